@@ -1,0 +1,58 @@
+//! The user's code, as the engine calls it: one [`Start`] in, one [`Outcome`] out.
+//!
+//! [`http::HttpHandler`] posts to a server in the pod, [`exec::ExecHandler`] writes a line to a child; both speak the wires of
+//! `wire.rs`. They never touch Redis and never decide what becomes of an entry. Read next: `engine/settle.rs`.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use super::outcome::{Outcome, UnavailableReason};
+use crate::streams::{Entry, IdempotencyKey};
+
+pub mod exec;
+pub mod http;
+pub mod wire;
+
+/// One run of the handler for one entry.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// Its idempotency key.
+    pub key: IdempotencyKey,
+    /// Errors so far + 1.
+    pub attempt: u32,
+    /// Starts so far that ended in nothing + 1.
+    pub deliveries: u32,
+    /// When the engine gives the run up.
+    pub deadline: Timestamp,
+    /// The same, as a limit from now.
+    pub timeout: Duration,
+    /// Nothing else runs in this worker, or it is the entry's last allowed start: no reused connection.
+    pub fresh: bool,
+}
+
+/// The user's code.
+///
+/// # Guarantees asked of an implementation
+/// - `call` answers within `start.timeout` (with `Retry` of type `Timeout`), or soon after `cancel` (with `Cancelled`), and then no
+///   longer runs anything for that entry as far as it can help it.
+/// - It never panics on what the user's code sends.
+///
+/// # Cancel safety
+/// The engine never drops a `call`; it fires `cancel` and awaits the answer.
+pub trait Handler: Send + Sync + 'static {
+    /// Runs one entry.
+    fn call(&self, start: Start, cancel: CancellationToken)
+    -> impl Future<Output = Outcome> + Send;
+
+    /// Whether the handler can be reached (a TCP connect, a spawn); never costs an entry.
+    fn probe(&self) -> impl Future<Output = Result<(), UnavailableReason>> + Send;
+
+    /// Ends what the handler keeps running (idle children, connections).
+    fn stop(&self) -> impl Future<Output = ()> + Send;
+}

@@ -1,0 +1,3 @@
+//! The engine: one entry's life.
+pub mod handler;
+pub mod outcome;
