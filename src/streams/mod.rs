@@ -8,8 +8,10 @@ use std::future::Future;
 use std::time::Duration;
 
 pub mod entry;
+mod letter;
 pub mod memory;
 pub mod names;
+mod recovery;
 pub mod redis;
 pub mod settings;
 pub mod settlement;
@@ -24,6 +26,10 @@ pub use settlement::{
 
 /// The most entries of one call; larger batches are split by the broker.
 pub const MAX_BATCH: usize = 64;
+
+/// The most names and values of one call, and so of an entry that can be delayed or released: Redis's Lua hands them
+/// over on a stack that ends at 8,000.
+pub const MAX_VALUES: usize = 7000;
 
 /// Why a session with a server ended, or could not begin.
 ///
