@@ -78,10 +78,10 @@ impl MemoryBroker {
         }
         // In P:retry an entry leaves the stream with its ack: its absence means settled, not trimmed.
         let trimmed = place.lane == Lane::Source && !is_there;
-        match trimmed && !group.pending.contains_key(&place.id) {
-            true => LeaseState::Gone,
-            false => LeaseState::Stolen,
+        if trimmed && !group.pending.contains_key(&place.id) {
+            return LeaseState::Gone;
         }
+        LeaseState::Stolen
     }
 
     pub(super) fn reclaim_page(

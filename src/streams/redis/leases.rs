@@ -46,12 +46,13 @@ impl RedisBroker {
                 }
             };
             for answer in self.lease_script(&RENEW, arguments).await? {
-                states.push(match answer {
-                    Value::Int(1) => LeaseState::Held,
-                    Value::Int(2) => LeaseState::Gone,
-                    Value::Int(3) => LeaseState::Stolen,
-                    _ => return Err(Odd("1, 2 or 3").in_reply_to(RENEW.name())),
-                });
+                let state = match reply::int(answer) {
+                    Ok(1) => Ok(LeaseState::Held),
+                    Ok(2) => Ok(LeaseState::Gone),
+                    Ok(3) => Ok(LeaseState::Stolen),
+                    Ok(_) | Err(_) => Err(Odd("1, 2 or 3")),
+                };
+                states.push(state.map_err(|odd| odd.in_reply_to(RENEW.name()))?);
             }
         }
         Ok(states)
