@@ -187,7 +187,7 @@ mod tests {
             ("redis://:s3cret@host/1/2", RedisUrlError::Database),
             ("redis://:s3cret@host/-1", RedisUrlError::Database),
             ("redis://:s3cret@host/1?x=1", RedisUrlError::Trailing),
-            ("redis://:s3cret#tail@host", RedisUrlError::NotAUrl),
+            ("redis://:s3cret#tail@host", RedisUrlError::HostMissing),
             ("redis://:s3cret%FF@host", RedisUrlError::CredentialsNotText),
             ("redis://user@host", RedisUrlError::PasswordMissing),
         ];
