@@ -7,10 +7,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::outcome::{Outcome, UnavailableReason};
+use super::outcome::{Failure, Outcome, UnavailableReason};
 use crate::streams::{Entry, IdempotencyKey};
 
 pub mod exec;
@@ -55,4 +56,15 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Ends what the handler keeps running (idle children, connections).
     fn stop(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Awaits a call; a panic in it is a crash of the entry, with its culprit known.
+pub(super) async fn caught(call: impl Future<Output = Outcome> + Send) -> Outcome {
+    std::panic::AssertUnwindSafe(call)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Outcome::Crashed {
+            error: Failure::new("Panic", "the handler panicked"),
+            alone: true,
+        })
 }
