@@ -5,7 +5,6 @@
 //! was most likely closed by the server before it saw the request, so the entry is posted once more on a fresh one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -138,10 +137,7 @@ impl HttpHandler {
     }
 
     fn kept(&self, start: &Start) -> Option<Connection> {
-        match start.fresh {
-            true => None,
-            false => self.pool.take(),
-        }
+        if start.fresh { None } else { self.pool.take() }
     }
 
     /// One exchange; the connection is kept if it can carry another.
@@ -201,9 +197,10 @@ struct Post {
 
 /// `host:port`, with the brackets of an IPv6 address.
 fn authority(host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 

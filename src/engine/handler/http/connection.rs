@@ -179,9 +179,10 @@ fn broken(error: &hyper::Error, heard: bool) -> Broken {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
     };
-    match error.is_parse() {
-        true => Broken::NotHttp { text },
-        false => Broken::Closed { heard, text },
+    if error.is_parse() {
+        Broken::NotHttp { text }
+    } else {
+        Broken::Closed { heard, text }
     }
 }
 

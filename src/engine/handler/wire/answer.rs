@@ -62,7 +62,7 @@ pub(crate) fn of_http(
         .or_else(|| text(&problem, "title"))
         .unwrap_or_else(|| body_text(status, body));
     let error = Failure {
-        error_type: error_type(named, || format!("Http{}", status.as_u16())),
+        error_type: error_type(named.as_deref(), &format!("Http{}", status.as_u16())),
         message,
         traceback: text(&problem, "traceback").unwrap_or_default(),
     };
@@ -120,7 +120,7 @@ struct AnswerLine {
 
 fn of_error_object(error: &Map<String, Value>) -> Outcome {
     let failure = Failure {
-        error_type: error_type(text(error, "type"), || "HandlerError".to_owned()),
+        error_type: error_type(text(error, "type").as_deref(), "HandlerError"),
         message: text(error, "message").unwrap_or_default(),
         traceback: text(error, "traceback").unwrap_or_default(),
     };
@@ -150,15 +150,15 @@ fn of_success(media_type: Option<&str>, body: &[u8], terms: Terms<'_>) -> Outcom
     if body.is_empty() {
         return none;
     }
-    let has_outputs = match is_object(body) {
-        true => serde_json::from_slice::<Has>(body).map(|has| has.outputs.is_some()),
-        false => serde_json::from_slice::<IgnoredAny>(body).map(|IgnoredAny| false),
+    let has_outputs = if is_object(body) {
+        serde_json::from_slice::<Has>(body).map(|has| has.outputs.is_some())
+    } else {
+        serde_json::from_slice::<IgnoredAny>(body).map(|IgnoredAny| false)
     };
     match has_outputs {
         Ok(true) => of_outputs(body, terms),
-        Ok(false) => none,
         Err(error) if is_declared || error.is_data() => invalid_output(error),
-        Err(_) => none,
+        Ok(false) | Err(_) => none,
     }
 }
 
@@ -236,12 +236,14 @@ fn body_text(status: StatusCode, body: &[u8]) -> String {
 }
 
 /// The type a handler named, or the default; cut on a character boundary.
-fn error_type(named: Option<String>, default: impl FnOnce() -> String) -> String {
-    let name = named.as_deref().map(str::trim).unwrap_or_default();
-    match name.get(..name.floor_char_boundary(MAX_ERROR_TYPE_BYTES)) {
-        None | Some("") => default(),
-        Some(name) => name.to_owned(),
-    }
+fn error_type(named: Option<&str>, default: &str) -> String {
+    let name = named
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .unwrap_or(default);
+    let longest = name.len().min(MAX_ERROR_TYPE_BYTES);
+    let cut = (0..=longest).rev().find_map(|end| name.get(..end));
+    cut.unwrap_or(default).to_owned()
 }
 
 /// Seconds, or an HTTP date; a date that has passed is no wait. Anything else is as good as absent.

@@ -188,69 +188,49 @@ fn a_problem_gives_type_text_traceback_and_its_word_on_retries() {
 
 #[test]
 fn error_types_and_texts_come_from_the_best_source() {
-    let problem = ("content-type", PROBLEM);
-    let named = ("streamstage-error-type", " Named ");
-    for (status, headers, body, error_type, message) in [
-        (500, vec![], "", "Http500", "HTTP 500 Internal Server Error"),
-        (500, vec![], " oops\n", "Http500", "oops"),
-        (
-            404,
-            vec![("content-type", "text/html")],
-            "<p>",
-            "Http404",
-            "<p>",
-        ),
-        (
-            500,
-            vec![named, problem],
-            r#"{"type":"T","detail":"d"}"#,
-            "Named",
-            "d",
-        ),
-        (
-            500,
-            vec![problem],
-            r#"{"type":"about:blank","title":"t"}"#,
-            "Http500",
-            "t",
-        ),
-        (
-            500,
-            vec![problem],
-            r#"{"type":7,"detail":[]}"#,
-            "Http500",
-            r#"{"type":7,"detail":[]}"#,
-        ),
-        (500, vec![problem], "not json", "Http500", "not json"),
-        (500, vec![problem], "[1]", "Http500", "[1]"),
-        (
-            500,
-            vec![("content-type", "application/json")],
-            r#"{"type":"T"}"#,
-            "Http500",
-            r#"{"type":"T"}"#,
-        ),
-        (
-            302,
-            vec![("location", "http://127.0.0.1/")],
-            "",
-            "Http302",
-            "HTTP 302 Found",
-        ),
-        (
-            599,
-            vec![("streamstage-error-type", "")],
-            "x",
-            "Http599",
-            "x",
-        ),
-    ] {
+    let is = |status, headers: &[_], body: &str, error_type: &str, message: &str| {
         let error = Failure::new(error_type, message);
-        assert_eq!(
-            http(status, &headers, body),
-            Outcome::Retry { error, after: None }
-        );
+        let after = None;
+        assert_eq!(http(status, headers, body), Outcome::Retry { error, after });
+    };
+    let problem = ("content-type", PROBLEM);
+    let json = ("content-type", "application/json");
+    let named = ("streamstage-error-type", " Named ");
+    is(500, &[], "", "Http500", "HTTP 500 Internal Server Error");
+    is(500, &[], " oops\n", "Http500", "oops");
+    is(
+        404,
+        &[("content-type", "text/html")],
+        "<p>",
+        "Http404",
+        "<p>",
+    );
+    is(302, &[("location", "/")], "", "Http302", "HTTP 302 Found");
+    is(599, &[("streamstage-error-type", "")], "x", "Http599", "x");
+    is(
+        500,
+        &[named, problem],
+        r#"{"type":"T","detail":"d"}"#,
+        "Named",
+        "d",
+    );
+    is(
+        500,
+        &[problem],
+        r#"{"type":"about:blank","title":"t"}"#,
+        "Http500",
+        "t",
+    );
+    for body in [r#"{"type":7,"detail":[]}"#, "not json", "[1]"] {
+        is(500, &[problem], body, "Http500", body);
     }
+    is(
+        500,
+        &[json],
+        r#"{"type":"T"}"#,
+        "Http500",
+        r#"{"type":"T"}"#,
+    );
 }
 
 #[test]
