@@ -4,38 +4,18 @@
 //! `wire.rs`. They never touch Redis and never decide what becomes of an entry. Read next: `engine/settle.rs`.
 
 use std::future::Future;
-use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
-use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::outcome::{Failure, Outcome, UnavailableReason};
-use crate::streams::{Entry, IdempotencyKey};
 
 pub mod exec;
 pub mod http;
+pub mod start;
 pub mod wire;
 
-/// One run of the handler for one entry.
-#[derive(Clone, Debug)]
-pub struct Start {
-    /// The entry.
-    pub entry: Arc<Entry>,
-    /// Its idempotency key.
-    pub key: IdempotencyKey,
-    /// Errors so far + 1.
-    pub attempt: u32,
-    /// Starts so far that ended in nothing + 1.
-    pub deliveries: u32,
-    /// When the engine gives the run up.
-    pub deadline: Timestamp,
-    /// The same, as a limit from now.
-    pub timeout: Duration,
-    /// Nothing else runs in this worker, or it is the entry's last allowed start: no reused connection.
-    pub fresh: bool,
-}
+pub use start::Start;
 
 /// The user's code.
 ///
