@@ -1,0 +1,1 @@
+//! A manifest's text into a [`Stage`](crate::stage::Stage).
