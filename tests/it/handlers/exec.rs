@@ -62,7 +62,8 @@ async fn pid_in(file: &Path) -> String {
 /// Whether a process has ended; it may still wait for whoever should reap it.
 fn is_gone(pid: &str) -> bool {
     let stat = read(&PathBuf::from(format!("/proc/{pid}/stat")));
-    stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
+    stat.rsplit_once(") ")
+        .is_none_or(|(_, state)| state.starts_with('Z'))
 }
 
 /// Who answered.
@@ -87,7 +88,10 @@ async fn a_child_is_given_the_line_of_the_wire() {
         &dir,
         r#"IFS= read -r line; printf '%s' "$line" > "$dir/line"; printf '{"id":"%s","ok":true}\n' 1700000000123-4"#,
     );
-    assert_eq!(call(&handler, start(&[("a", "x\ny"), ("b", "")])).await, done());
+    assert_eq!(
+        call(&handler, start(&[("a", "x\ny"), ("b", "")])).await,
+        done()
+    );
     let expected = concat!(
         r#"{"id":"1700000000123-4","stage":"embed","namespace":"default","attempt":1,"deliveries":1,"#,
         r#""idempotencyKey":"abababababababababababababababab","deadline":"2026-01-02T03:04:05.000Z","#,
@@ -112,17 +116,49 @@ async fn a_child_that_ends_or_breaks_the_protocol_has_crashed_with_its_entry() {
     for (script, error_type, text) in [
         ("read line; exit 3", "ProcessExited", "exit status: 3"),
         ("read line; kill -9 $$", "ProcessExited", "signal: 9"),
-        ("read line; exec 1>&-; sleep 1000", "ProcessExited", "closed its output"),
-        ("read line; sleep 1000 & exit 4", "ProcessExited", "exit status: 4"),
-        ("read line; printf half; exit 5", "ProcessExited", "exit status: 5"),
-        ("read line; echo working; sleep 1000", "ProtocolViolation", "working"),
-        ("read line; echo; sleep 1000", "ProtocolViolation", "no JSON object"),
-        (r#"read line; echo '{"id":"1-1","ok":true}'"#, "ProtocolViolation", "`1-1`"),
-        ("read line; yes | tr -d '\\n'", "ProtocolViolation", "longer than 1048576"),
+        (
+            "read line; exec 1>&-; sleep 1000",
+            "ProcessExited",
+            "closed its output",
+        ),
+        (
+            "read line; sleep 1000 & exit 4",
+            "ProcessExited",
+            "exit status: 4",
+        ),
+        (
+            "read line; printf half; exit 5",
+            "ProcessExited",
+            "exit status: 5",
+        ),
+        (
+            "read line; echo working; sleep 1000",
+            "ProtocolViolation",
+            "working",
+        ),
+        (
+            "read line; echo; sleep 1000",
+            "ProtocolViolation",
+            "no JSON object",
+        ),
+        (
+            r#"read line; echo '{"id":"1-1","ok":true}'"#,
+            "ProtocolViolation",
+            "`1-1`",
+        ),
+        (
+            "read line; yes | tr -d '\\n'",
+            "ProtocolViolation",
+            "longer than 1048576",
+        ),
     ] {
         let handler = shell(script);
         let outcome = call(&handler, start(&[])).await;
-        assert_eq!(class(&outcome), format!("CrashedAlone {error_type}"), "{script}");
+        assert_eq!(
+            class(&outcome),
+            format!("CrashedAlone {error_type}"),
+            "{script}"
+        );
         let error = error(outcome);
         assert!(error.message.contains(text), "{script}: {}", error.message);
     }
@@ -133,7 +169,10 @@ async fn a_child_that_crashed_is_replaced() {
     let dir = scratch("replaced");
     let script = format!(r#"[ -e "$dir/once" ] || {{ >"$dir/once"; read line; exit 1; }}{WORK}"#);
     let handler = shell_in(&dir, &script);
-    assert_eq!(class(&call(&handler, start(&[])).await), "CrashedAlone ProcessExited");
+    assert_eq!(
+        class(&call(&handler, start(&[])).await),
+        "CrashedAlone ProcessExited"
+    );
     assert_eq!(class(&call(&handler, start(&[])).await), "Done 1");
 }
 
@@ -166,13 +205,17 @@ async fn a_program_that_ends_before_it_reads_costs_no_entry_and_is_unavailable()
     assert_eq!(read(&dir.join("starts")).len(), 3);
     assert_eq!(class(&call(&handler, start(&[])).await), exiting);
     assert_eq!(read(&dir.join("starts")).len(), 4);
-    assert_eq!(handler.probe().await, Err(UnavailableReason::ProcessExiting));
+    assert_eq!(
+        handler.probe().await,
+        Err(UnavailableReason::ProcessExiting)
+    );
 }
 
 #[tokio::test]
 async fn a_program_that_ends_early_twice_is_given_its_third_chance() {
     let dir = scratch("third");
-    let script = format!(r#"echo >> "$dir/starts"; [ $(wc -l <"$dir/starts") -gt 2 ] || exit 1{WORK}"#);
+    let script =
+        format!(r#"echo >> "$dir/starts"; [ $(wc -l <"$dir/starts") -gt 2 ] || exit 1{WORK}"#);
     let handler = shell_in(&dir, &script);
     assert_eq!(class(&call(&handler, start(&[])).await), "Done 1");
     assert_eq!(class(&call(&handler, start(&[])).await), "Done 1");
@@ -184,7 +227,10 @@ async fn a_command_that_cannot_be_started_is_unavailable() {
     for command in [&["/no/such/program"][..], &["/etc/passwd"], &[]] {
         let handler = handler(command);
         assert_eq!(handler.probe().await, Err(UnavailableReason::SpawnFailed));
-        assert_eq!(class(&call(&handler, start(&[])).await), "Unavailable SpawnFailed");
+        assert_eq!(
+            class(&call(&handler, start(&[])).await),
+            "Unavailable SpawnFailed"
+        );
     }
 }
 
@@ -202,7 +248,9 @@ async fn a_child_that_died_while_idle_is_replaced_silently() {
     let handler = shell(WORK);
     for _ in 0..5 {
         let pid = pid(&call(&handler, start(&[])).await);
-        let killed = std::process::Command::new("kill").args(["-9", &pid]).status();
+        let killed = std::process::Command::new("kill")
+            .args(["-9", &pid])
+            .status();
         assert!(killed.unwrap().success());
         eventually("it is gone", || is_gone(&pid)).await;
     }
@@ -211,14 +259,19 @@ async fn a_child_that_died_while_idle_is_replaced_silently() {
 #[tokio::test]
 async fn a_child_that_takes_too_long_is_killed_with_all_it_started() {
     let dir = scratch("slow");
-    let stubborn = r#"trap '' TERM; sleep 1000 & echo $! > "$dir/pid"; read line; while :; do sleep 1; done"#;
+    let stubborn =
+        r#"trap '' TERM; sleep 1000 & echo $! > "$dir/pid"; read line; while :; do sleep 1; done"#;
     let polite = r#"sleep 1000 & echo $! > "$dir/pid"; read line; wait"#;
     for script in [stubborn, polite] {
         let handler = shell_in(&dir, script);
         let clock = Clock::start();
         let outcome = call(&handler, within(SHORT, &[])).await;
         assert_eq!(class(&outcome), "Retry Timeout");
-        assert!(clock.now() < Duration::from_secs(10), "took {:?}", clock.now());
+        assert!(
+            clock.now() < Duration::from_secs(10),
+            "took {:?}",
+            clock.now()
+        );
         let grandchild = pid_in(&dir.join("pid")).await;
         eventually("the grandchild is gone", || is_gone(&grandchild)).await;
         std::fs::remove_file(dir.join("pid")).unwrap();
@@ -229,7 +282,10 @@ async fn a_child_that_takes_too_long_is_killed_with_all_it_started() {
 async fn an_entry_that_a_child_does_not_read_blocks_nobody() {
     let large = "v".repeat(1024 * 1024);
     let deaf = shell("exec sleep 1000");
-    assert_eq!(class(&call(&deaf, within(SHORT, &[("a", &large)])).await), "Retry Timeout");
+    assert_eq!(
+        class(&call(&deaf, within(SHORT, &[("a", &large)])).await),
+        "Retry Timeout"
+    );
     // It writes more than a pipe holds before it reads anything: we must read while we write.
     let talker = shell(&format!(
         r#"head -c 200000 /dev/zero | tr '\0' ' '; read line; echo '{{"id":"{ID}","ok":true}}'"#
@@ -290,6 +346,45 @@ async fn a_dropped_handler_leaves_no_children() {
     eventually("the child is gone", || is_gone(&worker)).await;
 }
 
+/// Starts this test once more with the variables set: those of a running process cannot be changed safely.
+#[tokio::test]
+async fn children_do_not_see_our_credentials() {
+    let given = [
+        "REDIS_USERNAME",
+        "REDIS_PASSWORD",
+        "STREAMSTAGE_CONFIG",
+        "THEIRS",
+    ];
+    let is_set = |wanted: &str| std::env::vars_os().any(|(name, _)| name == wanted);
+    if !is_set("THEIRS") {
+        let test = "handlers::exec::children_do_not_see_our_credentials";
+        let again = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test])
+            .envs(given.map(|name| (name, "secret")))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&again.stdout);
+        assert!(
+            again.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+        return;
+    }
+    let dir = scratch("environment");
+    let script = format!(r#"env > "$dir/env"{WORK}"#);
+    assert!(given.into_iter().all(is_set));
+    assert_eq!(
+        class(&call(&shell_in(&dir, &script), start(&[])).await),
+        "Done 1"
+    );
+    let seen = read(&dir.join("env"));
+    let secrets: Vec<_> = seen
+        .lines()
+        .filter(|line| line.ends_with("=secret"))
+        .collect();
+    assert_eq!(secrets, ["THEIRS=secret"]);
+}
+
 #[tokio::test]
 async fn the_python_example_shows_every_class() {
     let handler = handler(&[&example("exec-handler.py"), "--echo"]);
@@ -304,11 +399,18 @@ async fn the_python_example_shows_every_class() {
         (vec![("die", "")], "CrashedAlone ProcessExited"),
         (vec![("sleep", "1")], "Done 1"),
     ] {
-        assert_eq!(class(&call(&handler, start(&fields)).await), expected, "{fields:?}");
+        assert_eq!(
+            class(&call(&handler, start(&fields)).await),
+            expected,
+            "{fields:?}"
+        );
     }
     let large = "v".repeat(900_000);
     let outputs = vec![vec![(b"a".to_vec(), large.clone().into_bytes())]];
-    assert_eq!(call(&handler, start(&[("a", &large)])).await, Outcome::Done { outputs });
+    assert_eq!(
+        call(&handler, start(&[("a", &large)])).await,
+        Outcome::Done { outputs }
+    );
 }
 
 #[tokio::test]

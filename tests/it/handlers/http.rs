@@ -460,6 +460,22 @@ async fn a_server_that_cannot_be_reached_is_unavailable() {
 }
 
 #[tokio::test]
+async fn a_server_that_never_accepts_is_unavailable_and_no_attempt_is_spent() {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    // Until its queue is full, and the kernel drops what comes.
+    while let Ok(stream) = tokio::time::timeout(SHORT, TcpStream::connect(address)).await {
+        queued.push(stream.unwrap());
+    }
+    let handler = handler("127.0.0.1", address.port());
+    let outcome = call(&handler, within(SHORT, &[])).await;
+    assert_eq!(class(&outcome), "Unavailable ConnectionRefused");
+}
+
+#[tokio::test]
 async fn a_large_entry_and_a_large_answer_pass() {
     let value = "v".repeat(900_000);
     let body = format!(r#"{{"outputs":[{{"a":"{value}"}}]}}"#);
@@ -467,4 +483,69 @@ async fn a_large_entry_and_a_large_answer_pass() {
     let outcome = call(&server.handler(), start(&[("a", &value.repeat(5))])).await;
     let outputs = vec![vec![(b"a".to_vec(), value.into_bytes())]];
     assert_eq!(outcome, Outcome::Done { outputs });
+}
+
+/// The example, running on a port of its own.
+struct Example {
+    process: std::process::Child,
+    port: u16,
+}
+
+impl Example {
+    fn start() -> Self {
+        // Beside the directory this test lies in; `cargo test` has built it, unless it was told to build this test alone.
+        let here = std::env::current_exe().unwrap();
+        let path = here
+            .parent()
+            .unwrap()
+            .parent()
+            .unwrap()
+            .join("examples/http-handler");
+        let build = ["build", "--quiet", "--example", "http-handler"];
+        let built = std::process::Command::new(env!("CARGO"))
+            .args(build)
+            .status()
+            .unwrap();
+        assert!(built.success());
+        let mut process = std::process::Command::new(path)
+            .args(["--port", "0", "--echo"])
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stderr = process.stderr.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
+        let port = line.trim().rsplit_once(':').unwrap().1.parse().unwrap();
+        Self { process, port }
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        self.process.kill().unwrap_or_default();
+        self.process.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_rust_example_shows_every_class() {
+    let example = Example::start();
+    let handler = handler("127.0.0.1", example.port);
+    for (fields, expected) in [
+        (vec![("a", "ä\n\"")], "Done 1"),
+        (vec![("fail", "Oops")], "Retry Oops"),
+        (vec![("heal", "2")], "Retry NotYet"),
+        (vec![("heal", "1")], "Done 1"),
+        (vec![("reject", "Wrong")], "Reject Wrong"),
+        (vec![("busy", "1")], "Busy Http429"),
+        (vec![("sleep", "1")], "Done 1"),
+        (vec![("die", "")], "Crashed ConnectionBroken"),
+        (vec![], "Unavailable ConnectionRefused"),
+    ] {
+        assert_eq!(
+            class(&call(&handler, start(&fields)).await),
+            expected,
+            "{fields:?}"
+        );
+    }
 }

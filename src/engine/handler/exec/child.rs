@@ -336,3 +336,23 @@ fn is_ours(name: &OsStr) -> bool {
     CREDENTIALS.iter().any(|credential| name == *credential)
         || name.as_bytes().starts_with(OUR_VARIABLES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_variables_are_known_by_name_and_prefix() {
+        for ours in [
+            "REDIS_USERNAME",
+            "REDIS_PASSWORD",
+            "STREAMSTAGE_CONFIG",
+            "STREAMSTAGE_",
+        ] {
+            assert!(is_ours(OsStr::new(ours)), "{ours}");
+        }
+        for theirs in ["PATH", "REDIS_URL", "STREAMSTAGE", "streamstage_x"] {
+            assert!(!is_ours(OsStr::new(theirs)), "{theirs}");
+        }
+    }
+}
