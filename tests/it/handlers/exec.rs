@@ -6,7 +6,7 @@ use std::time::Duration;
 use streamstage::clock::Clock;
 use streamstage::engine::handler::Handler;
 use streamstage::engine::handler::exec::{ExecHandler, ExecSettings};
-use streamstage::engine::outcome::{Failure, Outcome, UnavailableReason};
+use streamstage::engine::outcome::{Outcome, UnavailableReason};
 use tokio_util::sync::CancellationToken;
 
 use super::{ID, LONG, SHORT, call, class, done, eventually, fresh, start, within};
@@ -68,17 +68,17 @@ fn is_gone(pid: &str) -> bool {
 
 /// Who answered.
 fn pid(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Done { outputs } => String::from_utf8(outputs[0][0].1.clone()).unwrap(),
-        other => panic!("{other:?}"),
-    }
+    let Outcome::Done { outputs } = outcome else {
+        panic!("{outcome:?}");
+    };
+    String::from_utf8(outputs[0][0].1.clone()).unwrap()
 }
 
-fn error(outcome: Outcome) -> Failure {
-    match outcome {
-        Outcome::Retry { error, .. } | Outcome::Crashed { error, .. } => error,
-        other => panic!("{other:?}"),
-    }
+fn text(outcome: &Outcome) -> &str {
+    let Outcome::Crashed { error, .. } = outcome else {
+        panic!("{outcome:?}");
+    };
+    &error.message
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn children_are_kept_and_the_entry_that_must_run_alone_gets_a_new_one() {
 
 #[tokio::test]
 async fn a_child_that_ends_or_breaks_the_protocol_has_crashed_with_its_entry() {
-    for (script, error_type, text) in [
+    for (script, error_type, expected) in [
         ("read line; exit 3", "ProcessExited", "exit status: 3"),
         ("read line; kill -9 $$", "ProcessExited", "signal: 9"),
         (
@@ -159,8 +159,8 @@ async fn a_child_that_ends_or_breaks_the_protocol_has_crashed_with_its_entry() {
             format!("CrashedAlone {error_type}"),
             "{script}"
         );
-        let error = error(outcome);
-        assert!(error.message.contains(text), "{script}: {}", error.message);
+        let message = text(&outcome);
+        assert!(message.contains(expected), "{script}: {message}");
     }
 }
 
@@ -209,6 +209,28 @@ async fn a_program_that_ends_before_it_reads_costs_no_entry_and_is_unavailable()
         handler.probe().await,
         Err(UnavailableReason::ProcessExiting)
     );
+}
+
+#[tokio::test]
+async fn a_program_that_complains_and_ends_before_it_reads_costs_no_entry() {
+    for complaint in [
+        "echo no config; exit 1",
+        "printf no; exit 1",
+        "exec 1>&-; sleep 1000",
+    ] {
+        let outcome = call(&shell(complaint), start(&[])).await;
+        assert_eq!(class(&outcome), "Unavailable ProcessExiting", "{complaint}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_before_it_starts_starts_nothing() {
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let outcome = handler(&["/no/such/program"])
+        .call(start(&[]), cancel)
+        .await;
+    assert_eq!(outcome, Outcome::Cancelled);
 }
 
 #[tokio::test]

@@ -469,6 +469,7 @@ async fn a_server_that_never_accepts_is_unavailable_and_no_attempt_is_spent() {
     // Until its queue is full, and the kernel drops what comes.
     while let Ok(stream) = tokio::time::timeout(SHORT, TcpStream::connect(address)).await {
         queued.push(stream.unwrap());
+        assert!(queued.len() < 64, "the queue has no end");
     }
     let handler = handler("127.0.0.1", address.port());
     let outcome = call(&handler, within(SHORT, &[])).await;
@@ -501,9 +502,8 @@ impl Example {
             .parent()
             .unwrap()
             .join("examples/http-handler");
-        let build = ["build", "--quiet", "--example", "http-handler"];
         let built = std::process::Command::new(env!("CARGO"))
-            .args(build)
+            .args(["build", "--quiet", "--example", "http-handler"])
             .status()
             .unwrap();
         assert!(built.success());
