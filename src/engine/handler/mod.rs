@@ -12,7 +12,7 @@ use super::outcome::{Outcome, UnavailableReason};
 pub mod exec;
 pub mod http;
 pub mod start;
-pub mod wire;
+pub(crate) mod wire;
 
 pub use start::Start;
 

@@ -437,6 +437,21 @@ async fn entries_at_once_have_connections_of_their_own() {
 }
 
 #[tokio::test]
+async fn no_more_connections_are_kept_than_entries_run_at_once() {
+    let server = Server::with(vec![vec![Hear, say(OK), AwaitClose]; 6]).await;
+    let handler = server.handler();
+    let calls = (0..6).map(|_| call(&handler, start(&[])));
+    assert_eq!(futures_util::future::join_all(calls).await, vec![done(); 6]);
+    let closed = || {
+        let log = server.log();
+        log.iter().filter(|line| line.ends_with("closed")).count()
+    };
+    eventually("two are closed", || closed() == 2).await;
+    handler.stop().await;
+    eventually("all are closed", || closed() == 6).await;
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_be_reached_is_unavailable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
