@@ -1,1 +1,4 @@
+//! Tests on real things: sockets, child processes, servers.
 
+#[cfg(test)]
+mod handlers;
