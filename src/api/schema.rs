@@ -17,6 +17,8 @@ use super::v1alpha1::StreamStage;
 
 mod names;
 
+pub(crate) use names::nearest;
+
 /// The longest part of a value that is shown.
 const SHOWN_CHARS: usize = 100;
 

@@ -5,6 +5,8 @@
 
 use kube::core::{Reason, Rule};
 
+use crate::api::Violation;
+
 /// One rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CelRule {
@@ -74,11 +76,10 @@ macro_rules! between {
     };
 }
 
-/// `metadata.name`.
-pub const NAME: CelRule = CelRule::at(
-    ".metadata.name",
+/// `metadata.name`. It sits at the root, where a rule can not point at a field.
+pub const NAME: CelRule = CelRule::new(
     "self.metadata.name.size() <= 52",
-    "must be at most 52 characters long, as the names of pods and consumers begin with it",
+    "`metadata.name` must be at most 52 characters long, as the names of pods and consumers begin with it",
 );
 
 /// `redis.addresses`.
@@ -251,8 +252,15 @@ pub const EXEC_CONTAINER: &str = "may not be set on the handler's container of a
 /// `metadata.name`; the API server checks it by itself.
 pub const METADATA_NAME: &str =
     "must be lower case letters, digits, `-` and `.`, with a letter or digit at each end";
-/// `metadata.name` that is missing.
-pub const METADATA_NAME_ABSENT: &str = "must be set: it names the stage";
 /// `metadata.namespace`; the API server checks it by itself.
 pub const METADATA_NAMESPACE: &str =
     "must be at most 63 lower case letters, digits and `-`, with a letter or digit at each end";
+
+/// `metadata.name` is missing.
+pub fn name_absent() -> Violation {
+    Violation {
+        field: "metadata.name".to_owned(),
+        value: "absent".to_owned(),
+        message: "must be set: it names the stage".to_owned(),
+    }
+}
