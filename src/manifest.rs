@@ -136,6 +136,10 @@ pub fn parse(text: &str) -> Result<Stage, ManifestError> {
     }
 }
 
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the reader has dozens of errors, and words of its own for each"
+)]
 fn not_yaml(error: &serde_saphyr::Error) -> ManifestError {
     let error = error.without_snippet();
     let at = error.location().map(|at| (at.line(), at.column()));
@@ -144,11 +148,16 @@ fn not_yaml(error: &serde_saphyr::Error) -> ManifestError {
         Some((line, column)) => text.trim_end_matches(&format!(" at line {line}, column {column}")),
         None => &text,
     };
-    let problem = match error {
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("{key}: the field is given twice: remove one of them")
-        }
-        _ => format!("not readable as YAML: {text}: correct it there"),
+    let duplicate = match error {
+        serde_saphyr::Error::DuplicateMappingKey { key, .. } => key.as_deref(),
+        _ => None,
+    };
+    let problem = match duplicate {
+        Some(key) => format!(
+            "{}: the field is given twice: remove one of them",
+            key.escape_debug()
+        ),
+        None => format!("not readable as YAML: {text}: correct it there"),
     };
     ManifestError::Yaml { at, problem }
 }
@@ -167,12 +176,16 @@ fn is_stage(document: &Value) -> bool {
 
 fn kind(document: &Value) -> String {
     let kind = document.get("kind").and_then(Value::as_str);
-    kind.unwrap_or("a document without a kind").to_owned()
+    let kind = kind.map(|kind| kind.escape_debug().to_string());
+    kind.unwrap_or_else(|| "a document without a kind".to_owned())
 }
 
 fn name(stage: &Value) -> String {
     let name = stage.pointer("/metadata/name").and_then(Value::as_str);
-    name.unwrap_or("absent").to_owned()
+    name.map_or_else(
+        || "absent".to_owned(),
+        |name| name.escape_debug().to_string(),
+    )
 }
 
 /// The stage of one document.
@@ -278,7 +291,7 @@ fn unknown(at: &str, fields: &Map<String, Value>, known: &[&str], found: &mut Ve
         .iter()
         .filter(|(name, _)| !known.contains(&name.as_str()))
     {
-        let field = format!("{at}{name}");
+        let field = format!("{at}{}", name.escape_debug());
         let message = match nearest(known.iter().copied(), name) {
             Some(meant) => format!("there is no such field: did you mean `{at}{meant}`?"),
             None => "there is no such field: remove it".to_owned(),

@@ -1,3 +1,5 @@
+use std::fmt::Write;
+
 use super::*;
 
 const SMALLEST: &str = "\
@@ -203,7 +205,7 @@ fn a_bomb_of_aliases_and_a_huge_file_are_refused() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..9 {
         let items = vec![format!("*a{}", level - 1); 9].join(", ");
-        bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+        writeln!(bomb, "a{level}: &a{level} [{items}]").unwrap();
     }
     assert!(
         judged(&bomb).contains("not readable as YAML"),
