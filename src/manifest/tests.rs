@@ -95,7 +95,7 @@ spec.delivery.visibilityTimeout: absent: must be set: How long a worker may be s
         ("spec:\n", "spec:\n  replicas: 99999999999\n", "spec.replicas: 99999999999: must be between 0 and 1000"),
         ("spec:\n", "spec:\n  suspend: 'yes'\n", "spec.suspend: yes: must be `true` or `false`"),
         ("spec:\n", "spec:\n  retry: []\n", "spec.retry: a list: must be a map of fields"),
-        ("spec:\n", "spec:\n  output: {stream: orders}\n", "spec.output.stream: orders: may not be `source.stream`: the stage would read its own outputs"),
+        ("spec:\n", "spec:\n  output: {stream: orders}\n", "spec.output.stream: orders: must be different from `source.stream`: the stage would read its own outputs"),
         ("type: HTTP", "type: http", "spec.handler.type: http: must be `HTTP` or `Exec`"),
         ("type: HTTP", "type: Exec", "spec.handler: Exec: must hold the block of its `type` and no other: `http` for HTTP, `exec` for Exec"),
         ("port: 8080", "port: 0", "spec.handler.http.port: 0: must be between 1 and 65535"),

@@ -292,6 +292,12 @@ fn pure_modules_do_nothing_but_compute() {
                 source.file
             ));
         }
+        if source.code.contains("std::env") && !within(&source.module, READS_ENVIRONMENT) {
+            wrong.push(format!(
+                "{}: only the command line knows the environment",
+                source.file
+            ));
+        }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

@@ -174,7 +174,7 @@ macro_rules! with_prefix {
 pub const OUTPUT_NOT_SOURCE: CelRule = CelRule::at(
     ".output.stream",
     "!has(self.output) || self.output.stream != self.source.stream",
-    "may not be `source.stream`: the stage would read its own outputs",
+    "must be different from `source.stream`: the stage would read its own outputs",
 );
 /// `output.stream` against `deadLetter.stream`.
 pub const OUTPUT_NOT_DEAD: CelRule = CelRule::at(
@@ -182,7 +182,7 @@ pub const OUTPUT_NOT_DEAD: CelRule = CelRule::at(
     with_prefix!(
         "!has(self.output) || self.output.stream != (has(self.deadLetter.stream) ? self.deadLetter.stream : p + ':dead')"
     ),
-    "may not be the dead-letter stream: name another stream",
+    "must be different from the dead-letter stream: name another stream",
 );
 /// `output.stream` against the stage's own keys.
 pub const OUTPUT_NOT_DERIVED: CelRule = CelRule::at(
@@ -190,13 +190,13 @@ pub const OUTPUT_NOT_DERIVED: CelRule = CelRule::at(
     with_prefix!(
         "!has(self.output) || !(self.output.stream in [p + ':retry', p + ':delayed', p + ':workers', p + ':cursor'] || self.output.stream.startsWith(p + ':done:'))"
     ),
-    "may not be one of the keys that the stage keeps for itself: name another stream",
+    "must be different from the keys that the stage keeps for itself: name another stream",
 );
 /// `deadLetter.stream` against `source.stream`.
 pub const DEAD_NOT_SOURCE: CelRule = CelRule::at(
     ".deadLetter.stream",
     "!has(self.deadLetter.stream) || self.deadLetter.stream != self.source.stream",
-    "may not be `source.stream`: the stage would read its own dead letters",
+    "must be different from `source.stream`: the stage would read its own dead letters",
 );
 /// `deadLetter.stream` against the stage's own keys.
 pub const DEAD_NOT_DERIVED: CelRule = CelRule::at(
@@ -204,7 +204,7 @@ pub const DEAD_NOT_DERIVED: CelRule = CelRule::at(
     with_prefix!(
         "!has(self.deadLetter.stream) || !(self.deadLetter.stream in [p + ':retry', p + ':delayed', p + ':workers', p + ':cursor'] || self.deadLetter.stream.startsWith(p + ':done:'))"
     ),
-    "may not be one of the keys that the stage keeps for itself: name another stream",
+    "must be different from the keys that the stage keeps for itself: name another stream",
 );
 
 /// `handler` against its type.
