@@ -1,4 +1,8 @@
-//! Tests on real things: sockets, child processes, servers.
+//! The integration tests: one binary, a module for each area, on real things: sockets, processes, servers.
 
 #[cfg(test)]
+mod architecture;
+#[cfg(test)]
 mod handlers;
+#[cfg(test)]
+mod manifests;

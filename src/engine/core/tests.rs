@@ -68,16 +68,18 @@ impl Bench {
 
     /// Performs orders until nothing is left but what tests care about.
     fn turn(&mut self) {
+        let mut last = Vec::new();
         for _ in 0..50 {
             let orders = self.core.orders(self.now);
             if orders.is_empty() {
                 return;
             }
+            last.clone_from(&orders);
             for order in orders {
                 self.perform(order);
             }
         }
-        panic!("the core never comes to rest: {:?}", self.seen);
+        panic!("the core never comes to rest: {last:?}, {:?}", self.seen);
     }
 
     fn perform(&mut self, order: Order) {
