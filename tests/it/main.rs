@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod architecture;
 #[cfg(test)]
+mod contract;
+#[cfg(test)]
 mod handlers;
 #[cfg(test)]
 mod manifests;
