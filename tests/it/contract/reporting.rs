@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(5);
 const VISIBILITY: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn report(broker: &impl Broker) -> bool {
+async fn report(broker: &impl Broker) -> Reported {
     broker
         .report(r#"{"v":1}"#, EVERY, VISIBILITY)
         .await
