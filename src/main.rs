@@ -4,11 +4,16 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use streamstage::cli::{self, Command};
+use streamstage::deadletters::End;
 use streamstage::telemetry::{self, LogFormat};
-use streamstage::{api, dev, printable};
+use streamstage::{api, deadletters, dev, printable};
 
+/// Something could not be done, or not all of it.
+const FAILURE: u8 = 1;
 /// Wrong use or a bad manifest.
 const USAGE: u8 = 2;
+/// There was nothing to do it to.
+const NOTHING_MATCHED: u8 = 3;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -22,25 +27,28 @@ async fn main() -> ExitCode {
         LogFormat::Text
     };
     if let Err(error) = telemetry::start(format, &invocation.log_filter) {
-        report(&error);
-        return USAGE.into();
+        return failed(&error, USAGE);
     }
     match invocation.command {
         Command::Crd => match std::io::stdout().write_all(api::crd_yaml().as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                report(&error);
-                ExitCode::FAILURE
-            }
+            Err(error) => failed(&error, FAILURE),
         },
         Command::Dev(args) => dev::run(args).await,
-        Command::Dlq(_) => ExitCode::FAILURE,
+        Command::Dlq(request) => match deadletters::run(request).await {
+            Ok(End::Done) => ExitCode::SUCCESS,
+            Ok(End::Incomplete) => FAILURE.into(),
+            Ok(End::NothingMatched) => NOTHING_MATCHED.into(),
+            Err(error) if error.is_usage() => failed(&error, USAGE),
+            Err(error) => failed(&error, FAILURE),
+        },
     }
 }
 
 /// Prints an error and what caused it, on one line of stderr.
-fn report(error: &dyn std::error::Error) {
+fn failed(error: &dyn std::error::Error, code: u8) -> ExitCode {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let line: Vec<String> = causes.map(ToString::to_string).collect();
     eprintln!("error: {}", printable::escaped(&line.join(": ")));
+    code.into()
 }

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::usage;
 use crate::deadletters::request::{Output, Purge, Replay, Selection, Verb};
 use crate::streams::EntryId;
+use crate::streams::letter::REASONS;
 
 /// Redis Streams consumers that are correct: durable retries, dead letters with context, and reclaim of what the dead
 /// left behind.
@@ -124,101 +125,108 @@ pub(super) enum DlqVerb {
     /// One line for each dead letter, oldest first
     ///
     /// Example: streamstage dlq ls -f stage.yaml --reason AttemptsExhausted --newer-than 1h
-    Ls {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-        /// How it is printed; json is one object a line
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
-    /// Count dead letters by reason, error type and error text (numbers and ids in texts count as equal)
+    Ls(Listing),
+    /// Count dead letters by reason, error type and error text (words with digits in them count as equal)
     ///
     /// Example: streamstage dlq groups -f stage.yaml
-    Groups {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-        /// How it is printed; json is one object a line
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
+    Groups(Listing),
     /// Everything about some dead letters: context, error, traceback and the entry's fields
     ///
     /// Example: streamstage dlq show -f stage.yaml 1764585600000-0
-    Show {
-        #[command(flatten)]
-        target: Target,
-        /// Ids of dead letters
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<EntryId>,
-        /// How it is printed; json is one object a line
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
+    Show(ShowFlags),
     /// Give dead letters back to the stage, with fresh attempts and their original fields
     ///
     /// Each moves in one atomic step, so an interrupted replay leaves every one in exactly one place: run it again for the
     /// rest. Dead letters that arrive meanwhile are left alone.
     ///
     /// Example: streamstage dlq replay -f stage.yaml --error-type Timeout --rate 50
-    Replay {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-        /// All of the stage's
-        #[arg(long)]
-        all: bool,
-        /// Run it even if the ledger says that the same work was committed before
-        #[arg(long)]
-        force: bool,
-        /// Count what would be replayed, change nothing
-        #[arg(long)]
-        dry_run: bool,
-        /// At most this many a second
-        #[arg(long, value_name = "N")]
-        rate: Option<NonZeroU32>,
-        /// How the summary is printed
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
+    Replay(ReplayFlags),
     /// Delete dead letters for good
     ///
     /// Asks first, unless ids are named or --yes is given.
     ///
     /// Example: streamstage dlq purge -f stage.yaml --older-than 30d --yes
-    Purge {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-        /// All of the stage's
-        #[arg(long)]
-        all: bool,
-        /// Do not ask
-        #[arg(long)]
-        yes: bool,
-        /// Count what would be deleted, change nothing
-        #[arg(long)]
-        dry_run: bool,
-        /// How the summary is printed
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
+    Purge(PurgeFlags),
     /// Print dead letters as JSON, one object a line, with nothing left out
     ///
-    /// A value that is not UTF-8 is written {"base64": "..."}.
+    /// `fields` is a list of [name, value]. What is not UTF-8 is written {"base64": "..."}.
     ///
     /// Example: streamstage dlq export -f stage.yaml > letters.ndjson
-    Export {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-    },
+    Export(ExportFlags),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Listing {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    which: Which,
+    /// How it is printed; json is one object a line
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Form,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ShowFlags {
+    #[command(flatten)]
+    target: Target,
+    /// Ids of dead letters
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<EntryId>,
+    /// How it is printed; json is one object a line, as `dlq export` prints it
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Form,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ReplayFlags {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    which: Which,
+    /// All of the stage's
+    #[arg(long)]
+    all: bool,
+    /// Run it even if the ledger says that the same work was committed before
+    #[arg(long)]
+    force: bool,
+    /// Count what would be replayed, change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// At most N a second; as fast as Redis takes them without it
+    #[arg(long, value_name = "N")]
+    rate: Option<NonZeroU32>,
+    /// How the summary is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Form,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PurgeFlags {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    which: Which,
+    /// All of the stage's
+    #[arg(long)]
+    all: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Count what would be deleted, change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How the summary is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Form,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExportFlags {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    which: Which,
 }
 
 /// Which dead letters; several filters must all hold
@@ -227,7 +235,7 @@ pub(super) struct Which {
     /// Ids of dead letters
     #[arg(value_name = "ID")]
     ids: Vec<EntryId>,
-    /// Given up for this reason: Rejected, AttemptsExhausted, Poison, DeliveriesExhausted, Undecodable or EntryTooLarge
+    /// Given up for this reason
     #[arg(long, value_name = "REASON", value_parser = REASONS)]
     reason: Option<String>,
     /// Last failed with this error type, such as Timeout
@@ -243,16 +251,6 @@ pub(super) struct Which {
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 }
-
-/// The reasons a dead letter may have.
-const REASONS: [&str; 6] = [
-    "Rejected",
-    "AttemptsExhausted",
-    "Poison",
-    "DeliveriesExhausted",
-    "Undecodable",
-    "EntryTooLarge",
-];
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -285,73 +283,59 @@ impl DlqVerb {
     /// The order, and whose letters it is for.
     pub(super) fn read(self) -> Result<(Verb, Target), clap::Error> {
         Ok(match self {
-            Self::Ls {
-                target,
-                which,
-                output,
-            } => {
-                let (selection, output) = (which.into(), output.into());
-                (Verb::List { selection, output }, target)
+            Self::Ls(flags) => {
+                let (selection, output) = (flags.which.into(), flags.output.into());
+                (Verb::List { selection, output }, flags.target)
             }
-            Self::Groups {
-                target,
-                which,
-                output,
-            } => {
-                let (selection, output) = (which.into(), output.into());
-                (Verb::Group { selection, output }, target)
+            Self::Groups(flags) => {
+                let (selection, output) = (flags.which.into(), flags.output.into());
+                (Verb::Group { selection, output }, flags.target)
             }
-            Self::Show {
-                target,
-                ids,
-                output,
-            } => {
-                let (ids, output) = (ids.into_iter().collect(), output.into());
-                (Verb::Show { ids, output }, target)
-            }
-            Self::Replay {
-                target,
-                which,
-                all,
-                force,
-                dry_run,
-                rate,
-                output,
-            } => {
-                let verb = Verb::Replay {
-                    selection: which.deliberate(all)?,
-                    replay: Replay {
-                        force,
-                        dry_run,
-                        rate,
-                    },
-                    output: output.into(),
+            Self::Show(flags) => {
+                let selection = Selection {
+                    ids: flags.ids.into_iter().collect(),
+                    ..Selection::default()
                 };
-                (verb, target)
+                let output = flags.output.into();
+                (Verb::Show { selection, output }, flags.target)
             }
-            Self::Purge {
-                target,
-                which,
-                all,
-                yes,
-                dry_run,
-                output,
-            } => {
-                let verb = Verb::Purge {
-                    purge: Purge {
-                        confirmed: yes || !which.ids.is_empty(),
-                        dry_run,
-                    },
-                    selection: which.deliberate(all)?,
-                    output: output.into(),
-                };
-                (verb, target)
-            }
-            Self::Export { target, which } => {
-                let selection = which.into();
-                (Verb::Export { selection }, target)
+            Self::Replay(flags) => flags.read()?,
+            Self::Purge(flags) => flags.read()?,
+            Self::Export(flags) => {
+                let selection = flags.which.into();
+                (Verb::Export { selection }, flags.target)
             }
         })
+    }
+}
+
+impl ReplayFlags {
+    fn read(self) -> Result<(Verb, Target), clap::Error> {
+        let verb = Verb::Replay {
+            selection: self.which.deliberate(self.all)?,
+            replay: Replay {
+                force: self.force,
+                dry_run: self.dry_run,
+                rate: self.rate,
+            },
+            output: self.output.into(),
+        };
+        Ok((verb, self.target))
+    }
+}
+
+impl PurgeFlags {
+    fn read(self) -> Result<(Verb, Target), clap::Error> {
+        let purge = Purge {
+            confirmed: self.yes || !self.which.ids.is_empty(),
+            dry_run: self.dry_run,
+        };
+        let verb = Verb::Purge {
+            selection: self.which.deliberate(self.all)?,
+            purge,
+            output: self.output.into(),
+        };
+        Ok((verb, self.target))
     }
 }
 

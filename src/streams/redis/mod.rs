@@ -1,1 +1,1 @@
-
+pub mod dead_letters;
