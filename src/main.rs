@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use streamstage::cli::{self, Command};
-use streamstage::deadletters::End;
+use streamstage::deadletters::{self, End};
 use streamstage::telemetry::{self, LogFormat};
-use streamstage::{api, deadletters, dev, printable};
+use streamstage::{api, dev, printable};
 
 /// Something could not be done, or not all of it.
 const FAILURE: u8 = 1;
@@ -30,10 +30,7 @@ async fn main() -> ExitCode {
         return failed(&error, USAGE);
     }
     match invocation.command {
-        Command::Crd => match std::io::stdout().write_all(api::crd_yaml().as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&error, FAILURE),
-        },
+        Command::Crd => print_crd().map_or_else(|error| failed(&error, FAILURE), |()| ExitCode::SUCCESS),
         Command::Dev(args) => dev::run(args).await,
         Command::Dlq(request) => match deadletters::run(request).await {
             Ok(End::Done) => ExitCode::SUCCESS,
@@ -45,10 +42,16 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Prints an error and what caused it, on one line of stderr.
+fn print_crd() -> std::io::Result<()> {
+    let yaml = api::crd_yaml().map_err(std::io::Error::other)?;
+    std::io::stdout().write_all(yaml.as_bytes())
+}
+
+/// Prints an error and what caused it on stderr.
 fn failed(error: &dyn std::error::Error, code: u8) -> ExitCode {
     let causes = std::iter::successors(Some(error), |error| error.source());
-    let line: Vec<String> = causes.map(ToString::to_string).collect();
-    eprintln!("error: {}", printable::escaped(&line.join(": ")));
+    let text: Vec<String> = causes.map(ToString::to_string).collect();
+    let lines: Vec<String> = text.join(": ").lines().map(printable::escaped).collect();
+    eprintln!("error: {}", lines.join("\n  "));
     code.into()
 }
