@@ -30,7 +30,9 @@ async fn main() -> ExitCode {
         return failed(&error, USAGE);
     }
     match invocation.command {
-        Command::Crd => print_crd().map_or_else(|error| failed(&error, FAILURE), |()| ExitCode::SUCCESS),
+        Command::Crd => {
+            print_crd().map_or_else(|error| failed(&error, FAILURE), |()| ExitCode::SUCCESS)
+        }
         Command::Dev(args) => dev::run(args).await,
         Command::Dlq(request) => match deadletters::run(request).await {
             Ok(End::Done) => ExitCode::SUCCESS,

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use crate::manifest::{self, ManifestError};
 use crate::stage::Stage;
-use crate::streams::names::NoPrefix;
-use crate::streams::redis::dead_letters::{Access, DeadLetters};
-use crate::streams::{self, Credentials, Keys};
+use crate::streams::redis::Target;
+use crate::streams::redis::dead_letters::DeadLetters;
+use crate::streams::{self, Credentials};
 
 mod change;
 mod group;
@@ -55,9 +55,6 @@ pub enum Error {
         /// Why.
         source: ManifestError,
     },
-    /// No keys can be derived from the stream's name.
-    #[error("the stream's name cannot be used")]
-    NameUnusable(#[from] NoPrefix),
     /// The manifest names a Secret, and there is no password in its place.
     #[error(
         "the manifest takes the Redis password from a Secret: set REDIS_PASSWORD, or give --redis"
@@ -80,7 +77,6 @@ impl Error {
         match self {
             Self::ManifestUnreadable { .. }
             | Self::ManifestInvalid { .. }
-            | Self::NameUnusable(_)
             | Self::PasswordMissing
             | Self::NotConfirmed => true,
             Self::Redis(_) | Self::Output(_) => false,
@@ -129,15 +125,13 @@ async fn open(request: &Request) -> Result<Desk, Error> {
         Err(source) => return Err(Error::ManifestUnreadable { path, source }),
     };
     let stage = manifest::parse(&text).map_err(|source| Error::ManifestInvalid { path, source })?;
-    let access = access(&stage, &request.server)?;
-    let source = stage.source.clone();
-    let dead = stage.dead_letter.stream.clone();
-    let keys = Keys::derive(source.stream, source.group, Some(dead))?;
-    let letters = DeadLetters::connect(&access, &keys).await?;
+    let target = target(&stage, &request.server)?;
+    let keys = stage.keys();
     let owner = Owner {
-        stream: keys.source,
-        group: keys.group,
+        stream: keys.source.clone(),
+        group: keys.group.clone(),
     };
+    let letters = DeadLetters::connect(&target, keys).await?;
     Ok(Desk {
         stage,
         owner,
@@ -145,24 +139,25 @@ async fn open(request: &Request) -> Result<Desk, Error> {
     })
 }
 
-fn access(stage: &Stage, server: &Server) -> Result<Access, Error> {
-    let target = &stage.redis;
+/// Where to connect. Timeouts are the stage's own.
+fn target(stage: &Stage, server: &Server) -> Result<Target, Error> {
+    let spec = &stage.redis;
     let (address, database, credentials) = match server {
         Server::Url(url) => (url.address.clone(), url.database, url.credentials.clone()),
-        Server::Manifest(Credentials::None) if target.auth.is_some() => {
+        Server::Manifest(Credentials::None) if spec.auth.is_some() => {
             return Err(Error::PasswordMissing);
         }
         Server::Manifest(credentials) => (
-            target.addresses.first().cloned().unwrap_or_default(),
-            target.database,
+            spec.addresses.first().cloned().unwrap_or_default(),
+            spec.database,
             credentials.clone(),
         ),
     };
-    Ok(Access {
+    Ok(Target {
         address,
         database,
         credentials,
-        connect_timeout: target.connect_timeout,
-        command_timeout: target.command_timeout,
+        connect_timeout: spec.connect_timeout,
+        command_timeout: spec.command_timeout,
     })
 }
