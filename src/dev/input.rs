@@ -1,16 +1,20 @@
 //! Entries for a local run: one JSON object a line, its members the fields of one entry.
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::sync::mpsc;
 
 use crate::cli::Input;
 use crate::streams::Fields;
+
+/// Lines that are read ahead of their adding.
+const LINES_AHEAD: usize = 256;
 
 /// Why the input cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -27,28 +31,39 @@ pub(super) enum BadInput {
     },
 }
 
-/// Lines on their way to become entries.
+/// Lines on their way to become entries, read by a thread of their own: a terminal that says nothing holds up no exit.
 pub(super) struct Entries {
     name: String,
-    lines: Lines<BufReader<Box<dyn tokio::io::AsyncRead + Send + Unpin>>>,
+    lines: mpsc::Receiver<io::Result<String>>,
     line: u64,
 }
 
 impl Entries {
-    pub(super) async fn open(input: &Input) -> Result<Self, BadInput> {
-        let (name, reader): (_, Box<dyn tokio::io::AsyncRead + Send + Unpin>) = match input {
-            Input::Stdin => ("standard input".to_owned(), Box::new(tokio::io::stdin())),
+    pub(super) fn open(input: &Input) -> Result<Self, BadInput> {
+        let (name, reader): (_, Box<dyn BufRead + Send>) = match input {
+            Input::Stdin => (
+                "standard input".to_owned(),
+                Box::new(BufReader::new(io::stdin())),
+            ),
             Input::File(path) => {
                 let name = path.display().to_string();
-                match tokio::fs::File::open(path).await {
-                    Ok(file) => (name, Box::new(file)),
+                match File::open(path) {
+                    Ok(file) => (name, Box::new(BufReader::new(file))),
                     Err(source) => return Err(BadInput::Unreadable { name, source }),
                 }
             }
         };
+        let (sender, lines) = mpsc::channel(LINES_AHEAD);
+        std::thread::spawn(move || {
+            for line in reader.lines() {
+                if sender.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        });
         Ok(Self {
             name,
-            lines: BufReader::new(reader).lines(),
+            lines,
             line: 0,
         })
     }
@@ -58,10 +73,10 @@ impl Entries {
         loop {
             self.line += 1;
             let name = || self.name.clone();
-            let line = match self.lines.next_line().await {
-                Ok(Some(line)) => line,
-                Ok(None) => return Ok(None),
-                Err(source) => {
+            let line = match self.lines.recv().await {
+                Some(Ok(line)) => line,
+                None => return Ok(None),
+                Some(Err(source)) => {
                     return Err(BadInput::Unreadable {
                         name: name(),
                         source,

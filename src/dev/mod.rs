@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cli::{DevArgs, DevRedis, Input};
+use crate::cli::{DevArgs, DevRedis};
 use crate::clock::Clock;
 use crate::deadletters::request::Output;
 use crate::engine::handler::exec::{ExecHandler, ExecSettings};
@@ -127,7 +127,7 @@ async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
         tracing::info!(address = %bound, "serving /livez, /readyz and /metrics");
     }
     let entries = match &args.input {
-        Some(input) => Some(Entries::open(input).await?),
+        Some(input) => Some(Entries::open(input)?),
         None => None,
     };
     let companion = tokio::spawn(accompany(

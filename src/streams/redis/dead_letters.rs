@@ -132,12 +132,14 @@ impl DeadLetters {
             group: self.keys.group.as_str(),
             command,
         };
-        match error::of_command(error, place) {
-            Error::WrongType { .. } => Error::WrongType {
-                key: self.keys.dead.to_string(),
-                expected: "stream",
-            },
-            other => other,
+        let named = error::of_command(error, place);
+        if !matches!(named, Error::WrongType { .. }) {
+            return named;
+        }
+        // The server does not say which key it is; of the two, only this one's name can be a user's choice.
+        Error::WrongType {
+            key: self.keys.dead.to_string(),
+            expected: "stream",
         }
     }
 }
