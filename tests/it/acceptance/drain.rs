@@ -34,13 +34,19 @@ async fn drain_finishes_what_runs_and_leaves_the_backlog_to_the_next_worker() {
         .await;
 
     worker.signal(Signal::TERM);
-    holds_for("nothing starts during a drain", Duration::from_secs(1), async || {
-        bench.journal().starts() == RUNNING as usize
-    })
+    holds_for(
+        "nothing starts during a drain",
+        Duration::from_secs(1),
+        async || bench.journal().starts() == RUNNING as usize,
+    )
     .await;
     bench.open("open");
     let first = worker.summary(Duration::from_secs(20)).await;
-    assert_eq!(bench.pending(&stage).await, 0, "nothing is left to a visibility timeout");
+    assert_eq!(
+        bench.pending(&stage).await,
+        0,
+        "nothing is left to a visibility timeout"
+    );
 
     let begun = Stopwatch::start();
     let mut next = bench.worker_until_idle(&stage);
@@ -51,7 +57,12 @@ async fn drain_finishes_what_runs_and_leaves_the_backlog_to_the_next_worker() {
     let took = last.expect("56 starts") - begun.started_at();
     let second = next.summary(Duration::from_secs(20)).await;
 
-    let twice = bench.journal().starts_by_key().values().filter(|n| **n > 1).count();
+    let twice = bench
+        .journal()
+        .starts_by_key()
+        .values()
+        .filter(|n| **n > 1)
+        .count();
     figures(&format!(
         "drain: {} + {} done, {twice} started twice, the rest started {took} ms after the next worker",
         first.done, second.done
@@ -71,7 +82,9 @@ async fn handlers_beyond_the_drain_timeout_are_handed_back_uncharged() {
         .set("delivery.concurrency", 4)
         .set("delivery.visibilityTimeout", "60s")
         .set("drain.timeout", "1s");
-    bench.add_many(&stage, "stuck", 4, "skip:open;gate:open").await;
+    bench
+        .add_many(&stage, "stuck", 4, "skip:open;gate:open")
+        .await;
     let mut worker = bench.worker(&stage);
     bench.started(4, Duration::from_secs(20)).await;
     let first = worker.drain(Duration::from_secs(10)).await;

@@ -53,9 +53,11 @@ async fn worker_stopped_for_25_s_loses_its_entry_and_settles_nothing() {
     let journal = bench.journal();
     assert_eq!(journal.starts(), 2, "a second run elsewhere");
     stopped.signal(Signal::CONT);
-    holds_for("nothing is committed by the first", Duration::from_secs(2), async || {
-        bench.db().size("mails").await == 0
-    })
+    holds_for(
+        "nothing is committed by the first",
+        Duration::from_secs(2),
+        async || bench.db().size("mails").await == 0,
+    )
     .await;
     bench.settled(&stage, Duration::from_secs(40)).await;
 
@@ -67,5 +69,8 @@ async fn worker_stopped_for_25_s_loses_its_entry_and_settles_nothing() {
         first.done, second.done
     ));
     assert_eq!((starts, outputs), (2, 1));
-    assert_eq!((first, second.done), (crate::support::Summary::default(), 1));
+    assert_eq!(
+        (first, second.done),
+        (crate::support::Summary::default(), 1)
+    );
 }

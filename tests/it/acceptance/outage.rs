@@ -7,7 +7,9 @@ use crate::support::{
 };
 
 const RUNNING: u32 = 50;
-const AWAY_FOR: Duration = Duration::from_secs(9);
+/// Together three visibility timeouts.
+const BEFORE_THE_FIRST_HALF_ENDS: Duration = Duration::from_secs(3);
+const AFTER_IT: Duration = Duration::from_secs(6);
 
 fn stage(bench: &Bench) -> StageFile {
     bench
@@ -33,9 +35,9 @@ async fn fifty_running(bench: &Bench, stage: &StageFile) -> Vec<Worker> {
 }
 
 async fn away(bench: &Bench) {
-    for_the_time_of_the_fault(AWAY_FOR / 3).await;
+    for_the_time_of_the_fault(BEFORE_THE_FIRST_HALF_ENDS).await;
     bench.open("during");
-    for_the_time_of_the_fault(AWAY_FOR - AWAY_FOR / 3).await;
+    for_the_time_of_the_fault(AFTER_IT).await;
 }
 
 async fn fifty_starts_and_fifty_done(
@@ -44,9 +46,11 @@ async fn fifty_starts_and_fifty_done(
     stage: &StageFile,
     mut workers: Vec<Worker>,
 ) {
-    eventually("the first half is settled", Duration::from_secs(30), async || {
-        (bench.pending(stage).await == u64::from(RUNNING / 2)).then_some(())
-    })
+    eventually(
+        "the first half is settled",
+        Duration::from_secs(30),
+        async || (bench.pending(stage).await == u64::from(RUNNING / 2)).then_some(()),
+    )
     .await;
     bench.open("after");
     bench.settled(stage, Duration::from_secs(30)).await;

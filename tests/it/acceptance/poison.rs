@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{
-    Bench, HttpHandler, StageFile, Worker, eventually, figures, whole_machine,
-};
+use crate::support::{Bench, HttpHandler, StageFile, Worker, eventually, figures, whole_machine};
 
 const INNOCENTS: u32 = 99;
 

@@ -37,15 +37,19 @@ async fn result_of_a_trimmed_entry_is_kept_and_the_undelivered_are_counted_lost_
     })
     .await;
     bench.open("open");
-    eventually("every result is kept", Duration::from_secs(20), async || {
-        (bench.db().size("mails").await == u64::from(RUNNING)).then_some(())
-    })
+    eventually(
+        "every result is kept",
+        Duration::from_secs(20),
+        async || (bench.db().size("mails").await == u64::from(RUNNING)).then_some(()),
+    )
     .await;
     bench.settled(&stage, Duration::from_secs(20)).await;
     // Long enough for both workers to reclaim and report again.
-    holds_for("the loss is counted once", Duration::from_secs(5), async || {
-        bench.lost(&stage).await == u64::from(NEVER_DELIVERED)
-    })
+    holds_for(
+        "the loss is counted once",
+        Duration::from_secs(5),
+        async || bench.lost(&stage).await == u64::from(NEVER_DELIVERED),
+    )
     .await;
 
     let mut done = 0;

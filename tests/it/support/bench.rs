@@ -1,7 +1,7 @@
 //! What a test holds: a Redis, a directory, stages with a scripted handler, and the workers it starts.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::db::Pairs;
 use super::scratch::Scratch;
-use super::{Db, DeadLetter, Journal, Redis, StageFile, Worker, eventually};
+use super::{Db, DeadLetter, Journal, Redis, StageFile, Summary, Worker, eventually};
 
 pub(crate) struct Bench {
     pub(crate) redis: Redis,
@@ -72,12 +72,33 @@ impl Bench {
 
     /// Starts a worker with another Redis URL.
     pub(crate) fn worker_at(&self, stage: &StageFile, url: &str, arguments: &[&str]) -> Worker {
+        self.spawn(stage, url, arguments, Stdio::null())
+    }
+
+    /// Starts a worker that turns the lines of its standard input into entries.
+    pub(crate) fn worker_fed(&self, stage: &StageFile, lines: &str) -> Worker {
+        let path = self.file("input");
+        std::fs::write(&path, lines).expect("the input is written");
+        let input = std::fs::File::open(&path).expect("the input is there");
+        let arguments = ["--input", "-", "--until-idle"];
+        self.spawn(stage, &self.redis.url(), &arguments, input.into())
+    }
+
+    /// Runs a worker until nothing is left to do: its counts.
+    pub(crate) async fn run_dry(&self, stage: &StageFile, within: Duration) -> Summary {
+        let mut worker = self.worker_with(stage, &["--until-idle"]);
+        worker.summary(within).await
+    }
+
+    fn spawn(&self, stage: &StageFile, url: &str, arguments: &[&str], input: Stdio) -> Worker {
         let mut command = Command::new(env!("CARGO_BIN_EXE_streamstage"));
         command
             .args(["dev", "-o", "json", "--redis", url, "-f"])
             .arg(stage.write())
-            .args(arguments);
-        Worker::start(&mut command, &self.file(&format!("worker-{}", self.next())))
+            .args(arguments)
+            .stdin(input);
+        let number = self.workers.fetch_add(1, Ordering::Relaxed);
+        Worker::start(&mut command, &self.file(&format!("worker-{number}")))
     }
 
     /// Runs a verb of `streamstage dlq` on the stage: exit code and standard output.
@@ -94,7 +115,8 @@ impl Bench {
 
     /// Adds one entry with this key and these steps.
     pub(crate) async fn add(&self, stage: &StageFile, key: &str, steps: &str) {
-        self.add_all(stage, [(key.to_owned(), steps.to_owned())]).await;
+        self.add_all(stage, [(key.to_owned(), steps.to_owned())])
+            .await;
     }
 
     /// Adds `count` entries `prefix-0`, `prefix-1` ... with the same steps.
@@ -136,10 +158,14 @@ impl Bench {
 
     /// Waits until nothing of the stage is undelivered, pending or delayed.
     pub(crate) async fn settled(&self, stage: &StageFile, within: Duration) {
-        eventually("the stage has settled all its entries", within, async || {
-            let left = self.undelivered(stage).await + self.pending(stage).await;
-            (left + self.delayed(stage).await == 0).then_some(())
-        })
+        eventually(
+            "the stage has settled all its entries",
+            within,
+            async || {
+                let left = self.undelivered(stage).await + self.pending(stage).await;
+                (left + self.delayed(stage).await == 0).then_some(())
+            },
+        )
         .await;
     }
 
@@ -167,7 +193,10 @@ impl Bench {
 
     /// Entries counted as lost, for the whole stage.
     pub(crate) async fn lost(&self, stage: &StageFile) -> u64 {
-        let lost: Option<u64> = self.db().call(&["HGET", &stage.key("cursor"), "lost"]).await;
+        let lost: Option<u64> = self
+            .db()
+            .call(&["HGET", &stage.key("cursor"), "lost"])
+            .await;
         lost.unwrap_or(0)
     }
 
@@ -202,10 +231,6 @@ impl Bench {
             .call(&["XRANGE", stage.stream(), &after, "+", "COUNT", "1"])
             .await;
         waiting + u64::from(!next.is_empty())
-    }
-
-    fn next(&self) -> u32 {
-        self.workers.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -48,7 +48,9 @@ impl Db {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(ANSWER_WITHIN))
             .set_response_timeout(Some(ANSWER_WITHIN));
-        self.0.get_multiplexed_async_connection_with_config(&config).await
+        self.0
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
     }
 
     pub(crate) async fn try_call<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
@@ -91,8 +93,7 @@ impl Db {
 
     /// Entries delivered to the group and not acknowledged; 0 without the stream or the group.
     pub(crate) async fn pending_in(&self, stream: &str, group: &str) -> u64 {
-        let answer: RedisResult<redis::Value> =
-            self.try_call(&["XPENDING", stream, group]).await;
+        let answer: RedisResult<redis::Value> = self.try_call(&["XPENDING", stream, group]).await;
         match answer {
             Ok(redis::Value::Array(items)) => match items.first() {
                 Some(redis::Value::Int(count)) => u64::try_from(*count).expect("a count"),

@@ -21,7 +21,15 @@ const RESTARTS_AFTER: Duration = Duration::from_millis(300);
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) key: String,
-    pub(crate) headers: HeaderMap,
+    headers: HeaderMap,
+}
+
+impl Request {
+    /// A header's text; empty without it.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Default)]
@@ -31,8 +39,19 @@ struct Shared {
     die: Arc<Notify>,
 }
 
+impl Shared {
+    /// Notes a POST: how many there were before it for its key.
+    fn note(&self, key: String, headers: HeaderMap) -> usize {
+        let mut requests = self.requests.lock().expect("no panic inside");
+        let before = requests.iter().filter(|request| request.key == key);
+        let before = before.count();
+        requests.push(Request { key, headers });
+        before
+    }
+}
+
 /// The server. The field `do` of an entry says what it gets: `die` (the process dies with all it holds and comes back),
-/// `status:CODE`, `sleep:MS`, or 200.
+/// `status:CODE`, `busy:SECONDS` (429), `sleep:MS`, or 200; lists between `|` are for one POST of the key each.
 pub(crate) struct HttpHandler {
     port: u16,
     shared: Shared,
@@ -67,7 +86,11 @@ impl HttpHandler {
     }
 
     pub(crate) fn requests(&self) -> Vec<Request> {
-        self.shared.requests.lock().expect("no panic inside").clone()
+        self.shared
+            .requests
+            .lock()
+            .expect("no panic inside")
+            .clone()
     }
 
     pub(crate) fn deaths(&self) -> u32 {
@@ -107,7 +130,7 @@ async fn one_life(port: u16, shared: &Shared, mut stop: watch::Receiver<bool>) {
         .route("/handle", post(handle))
         .with_state(shared.clone());
     tokio::select! {
-        end = std::future::IntoFuture::into_future(axum::serve(listener, router)) => end.expect("the server runs"),
+        end = IntoFuture::into_future(axum::serve(listener, router)) => end.expect("the server runs"),
         () = shared.die.notified() => *shared.deaths.lock().expect("no panic inside") += 1,
         _ = stop.wait_for(|stop| *stop) => {}
     }
@@ -116,11 +139,10 @@ async fn one_life(port: u16, shared: &Shared, mut stop: watch::Receiver<bool>) {
 async fn handle(State(shared): State<Shared>, headers: HeaderMap, body: String) -> Response {
     let entry: Value = serde_json::from_str(&body).expect("the body is JSON");
     let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
-    shared.requests.lock().expect("no panic inside").push(Request {
-        key: text("key"),
-        headers,
-    });
-    for step in text("do").split(';') {
+    let before = shared.note(text("key"), headers);
+    let lists = text("do");
+    let lists: Vec<&str> = lists.split('|').collect();
+    for step in lists[before.min(lists.len() - 1)].split(';') {
         match step.split_once(':').unwrap_or((step, "")) {
             ("die", _) => {
                 shared.die.notify_one();

@@ -20,7 +20,7 @@ pub(crate) use bench::Bench;
 pub(crate) use db::{Db, DeadLetter};
 pub(crate) use http::HttpHandler;
 pub(crate) use journal::{Journal, What};
-pub(crate) use redis::Redis;
+pub(crate) use redis::{Redis, free_port};
 pub(crate) use stage::StageFile;
 pub(crate) use wait::{Stopwatch, eventually, for_the_time_of_the_fault, holds_for};
 pub(crate) use worker::{Summary, Worker};

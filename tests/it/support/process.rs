@@ -2,7 +2,7 @@
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -16,11 +16,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command` with standard output and error in files.
+    /// Starts `command` with standard output and error in files; its input is its caller's choice.
     pub(crate) fn start(command: &mut Command, output: &Path, log: &Path) -> Self {
         let create = |path: &Path| std::fs::File::create(path).expect("a file for the output");
         let child = command
-            .stdin(Stdio::null())
             .stdout(create(output))
             .stderr(create(log))
             .process_group(0)

@@ -1,7 +1,7 @@
 //! A redis-server of the test's own: on a free port, in its own directory, stopped and started as the test likes.
 
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -52,9 +52,14 @@ impl Redis {
             .args(["--bind", "127.0.0.1", "--save", ""])
             .arg("--dir")
             .arg(self.directory.path())
-            .args(&self.options);
+            .args(&self.options)
+            .stdin(Stdio::null());
         let log = self.directory.file("log");
-        self.server = Some(Process::start(command, &log, &self.directory.file("errors")));
+        self.server = Some(Process::start(
+            command,
+            &log,
+            &self.directory.file("errors"),
+        ));
         let db = self.db();
         eventually("the test's Redis answers", STARTS_WITHIN, async || {
             let gone = self.server.as_mut().and_then(Process::ended);
