@@ -8,6 +8,7 @@ use std::future::Future;
 use std::time::Duration;
 
 pub mod entry;
+pub mod letter;
 pub mod memory;
 pub mod names;
 pub mod redis;
@@ -15,6 +16,7 @@ pub mod settings;
 pub mod settlement;
 
 pub use entry::{Delivery, Entry, EntryId, Fields, Lane, Meta, Place};
+pub use letter::Letter;
 pub use names::{ConsumerName, GroupName, Keys, StreamKey};
 pub use settings::{Credentials, GroupCreation, Settings, StartFrom};
 pub use settlement::{
