@@ -11,6 +11,7 @@ mod process;
 mod redis;
 mod scratch;
 mod stage;
+mod tests;
 mod wait;
 mod worker;
 
