@@ -7,6 +7,7 @@ pub mod deadletters;
 pub mod dev;
 pub mod engine;
 pub mod manifest;
+pub mod metrics;
 pub mod printable;
 pub mod redis_url;
 pub mod serve;

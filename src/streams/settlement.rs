@@ -161,6 +161,15 @@ pub struct Promoted {
     pub next_in: Option<Duration>,
 }
 
+/// What writing a report brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Reported {
+    /// An outage has just ended: nothing is reclaimed for one visibility timeout.
+    pub outage: bool,
+    /// Entries that were trimmed before delivery, seen and counted as lost by this report.
+    pub lost: u64,
+}
+
 /// One start (or its undoing): the delivery count an entry must have from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetCount {
