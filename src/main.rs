@@ -26,15 +26,22 @@ async fn main() -> ExitCode {
         return USAGE.into();
     }
     match invocation.command {
-        Command::Crd => match std::io::stdout().write_all(api::crd_yaml().as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                report(&error);
-                ExitCode::FAILURE
-            }
-        },
+        Command::Crd => print_crd(),
         Command::Dev(args) => dev::run(args).await,
         Command::Dlq(_) => ExitCode::FAILURE,
+    }
+}
+
+fn print_crd() -> ExitCode {
+    let printed = api::crd_yaml()
+        .map_err(std::io::Error::other)
+        .and_then(|yaml| std::io::stdout().write_all(yaml.as_bytes()));
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -48,6 +48,29 @@ name!(StreamKey);
 name!(GroupName);
 name!(ConsumerName);
 
+/// The hex digits after the last dot of every name that [`ConsumerName::unique`] makes.
+const NONCE_DIGITS: usize = 8;
+
+impl ConsumerName {
+    /// The name of one start of a process: `<pod or host>.<nonce as 8 hex digits>`.
+    pub fn unique(base: &str, nonce: u32) -> Self {
+        Self(format!("{base}.{nonce:08x}"))
+    }
+
+    /// Whether [`ConsumerName::unique`] may have made it: such a consumer may be retired, any other is left alone.
+    pub fn is_ours(&self) -> bool {
+        let is_nonce = |text: &str| {
+            text.len() == NONCE_DIGITS
+                && text
+                    .bytes()
+                    .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        self.0
+            .rsplit_once('.')
+            .is_some_and(|(base, nonce)| !base.is_empty() && is_nonce(nonce))
+    }
+}
+
 /// There is no prefix that keeps derived keys in the source stream's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPrefix {
@@ -188,5 +211,20 @@ mod tests {
         );
         assert!(keys(None).is_derived("{s}:g:done:abc"));
         assert!(!keys(None).is_derived("{s}:g:dead"));
+    }
+
+    #[test]
+    fn only_names_with_a_nonce_are_taken_for_ours() {
+        assert_eq!(ConsumerName::unique("pod-1", 10).as_str(), "pod-1.0000000a");
+        assert!(ConsumerName::unique("pod.a", 10).is_ours());
+        for foreign in [
+            "pod-1",
+            "a.0000000A",
+            "a.000000a",
+            ".0000000a",
+            "a.0000000ab",
+        ] {
+            assert!(!ConsumerName::new(foreign).is_ours(), "{foreign}");
+        }
     }
 }

@@ -1,0 +1,163 @@
+//! Opens connections: address, credentials, timeouts. Knows nothing of streams.
+
+use std::path::Path;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo,
+};
+
+use super::error::{self, Place};
+use crate::streams::{Credentials, Error, Settings, Unreachable};
+
+/// A peer that vanished without a word is noticed after this long, also while nothing is sent.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
+
+/// Where and as whom to connect.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `host:port`.
+    pub address: String,
+    /// The database's number.
+    pub database: u32,
+    /// User and password.
+    pub credentials: Credentials,
+    /// The limit of one attempt.
+    pub connect_timeout: Duration,
+    /// The limit of one command.
+    pub command_timeout: Duration,
+}
+
+impl From<&Settings> for Target {
+    fn from(settings: &Settings) -> Self {
+        Self {
+            address: settings.address.clone(),
+            database: settings.database,
+            credentials: settings.credentials.clone(),
+            connect_timeout: settings.connect_timeout,
+            command_timeout: settings.command_timeout,
+        }
+    }
+}
+
+/// Opens one connection, authenticates and selects the database. Credential files are read now.
+///
+/// # Errors
+/// [`Error::Unreachable`], [`Error::AuthenticationFailed`], or what the server answered.
+pub async fn connect(target: &Target) -> Result<MultiplexedConnection, Error> {
+    let attempt = tokio::time::timeout(target.connect_timeout, open(target));
+    attempt
+        .await
+        .unwrap_or_else(|_| Err(unreachable(target, Unreachable::Timeout)))
+}
+
+async fn open(target: &Target) -> Result<MultiplexedConnection, Error> {
+    let (host, port) = host_and_port(&target.address)
+        .ok_or_else(|| unreachable(target, Unreachable::DnsFailure))?;
+    // The client looks it up again; here the answer only tells a bad name from a bad network.
+    if tokio::net::lookup_host((host, port)).await.is_err() {
+        return Err(unreachable(target, Unreachable::DnsFailure));
+    }
+    let to_error = |error: redis::RedisError| {
+        let place = Place {
+            address: &target.address,
+            stream: "",
+            group: "",
+            command: "connect",
+        };
+        error::of_connect(&error, place)
+    };
+    let info = ConnectionAddr::Tcp(host.to_owned(), port)
+        .into_connection_info()
+        .map_err(to_error)?
+        .set_tcp_settings(tcp_settings(target))
+        .set_redis_settings(login(target).await?);
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(target.connect_timeout))
+        .set_response_timeout(Some(target.command_timeout));
+    let client = Client::open(info).map_err(to_error)?;
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+        .map_err(to_error)
+}
+
+fn unreachable(target: &Target, reason: Unreachable) -> Error {
+    Error::Unreachable {
+        address: target.address.clone(),
+        reason,
+    }
+}
+
+/// `host:port`, the host perhaps an IPv6 address in brackets.
+fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|inner| inner.strip_suffix(']'));
+    Some((bare.unwrap_or(host), port.parse().ok()?))
+}
+
+/// The client's own defaults delay small writes and never notice a peer that vanished.
+fn tcp_settings(target: &Target) -> TcpSettings {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_AFTER / 2);
+    TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keepalive)
+        .set_user_timeout(target.command_timeout.max(KEEPALIVE_AFTER))
+}
+
+/// User and password go as fields, never through a URL, whose rules would bend them.
+async fn login(target: &Target) -> Result<RedisConnectionInfo, Error> {
+    // RESP2 has one reply shape on every server version.
+    let login = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP2)
+        .set_skip_set_lib_name()
+        .set_db(i64::from(target.database));
+    let (username, password) = match &target.credentials {
+        Credentials::None => return Ok(login),
+        Credentials::Inline { username, password } => (username.clone(), password.clone()),
+        Credentials::Files { username, password } => {
+            let username = match username {
+                Some(path) => Some(secret(path, target).await?),
+                None => None,
+            };
+            (username, secret(password, target).await?)
+        }
+    };
+    let login = login.set_password(password);
+    Ok(match username {
+        Some(username) => login.set_username(username),
+        None => login,
+    })
+}
+
+/// A file's text without one trailing line end, which editors and `kubectl create secret --from-file` leave behind.
+async fn secret(path: &Path, target: &Target) -> Result<String, Error> {
+    let text = tokio::fs::read_to_string(path)
+        .await
+        .map_err(|_| Error::AuthenticationFailed {
+            address: target.address.clone(),
+        })?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_split_at_the_last_colon() {
+        assert_eq!(host_and_port("redis:6379"), Some(("redis", 6379)));
+        assert_eq!(host_and_port("[::1]:6379"), Some(("::1", 6379)));
+        for bad in ["redis", "redis:", "redis:x", "redis:70000"] {
+            assert_eq!(host_and_port(bad), None);
+        }
+    }
+}

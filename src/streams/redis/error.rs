@@ -1,0 +1,177 @@
+//! What a server's errors mean to us, by their code. Texts are kept only where they can hold no value and no secret.
+//!
+//! Pure. Read next: `script.rs`, whose replies carry the same errors as text.
+
+use redis::RedisError;
+
+use crate::streams::{Error, RefusalReason, Unreachable};
+
+/// What an error needs to be named with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    /// The server.
+    pub(super) address: &'a str,
+    /// The source stream.
+    pub(super) stream: &'a str,
+    /// The group.
+    pub(super) group: &'a str,
+    /// The command or script.
+    pub(super) command: &'static str,
+}
+
+/// The error that ended a command on an open connection.
+///
+/// [`Error::WrongType`] comes without its key: the server does not name it.
+pub(super) fn of_command(error: &RedisError, place: Place<'_>) -> Error {
+    let text = server_text(error);
+    let Some(text) = text.as_deref() else {
+        return Error::Disconnected {
+            address: place.address.to_owned(),
+            detail: client_text(error),
+        };
+    };
+    match code_of(text) {
+        "NOAUTH" | "WRONGPASS" => Error::AuthenticationFailed {
+            address: place.address.to_owned(),
+        },
+        "NOPERM" => Error::Denied {
+            what: short(text.strip_prefix("NOPERM ").unwrap_or(text)),
+        },
+        "NOGROUP" | "UNBLOCKED" => group_missing(place),
+        "ERR" if text.contains("no such key") => group_missing(place),
+        "WRONGTYPE" => Error::WrongType {
+            key: String::new(),
+            expected: "",
+        },
+        "OOM" => Error::Full,
+        "READONLY" => Error::ReadOnly,
+        code @ ("LOADING" | "BUSY" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF"
+        | "NOREPLICAS") => Error::Loading {
+            code: code.to_owned(),
+        },
+        _ => Error::Protocol {
+            command: place.command,
+            detail: short(text),
+        },
+    }
+}
+
+/// The error that ended an attempt to connect.
+pub(super) fn of_connect(error: &RedisError, place: Place<'_>) -> Error {
+    if error.kind() == redis::ErrorKind::AuthenticationFailed {
+        return Error::AuthenticationFailed {
+            address: place.address.to_owned(),
+        };
+    }
+    if server_text(error).is_some() {
+        return of_command(error, place);
+    }
+    let reason = if error.is_connection_refusal() {
+        Unreachable::ConnectionRefused
+    } else if error.is_timeout() {
+        Unreachable::Timeout
+    } else {
+        Unreachable::Network
+    };
+    Error::Unreachable {
+        address: place.address.to_owned(),
+        reason,
+    }
+}
+
+fn group_missing(place: Place<'_>) -> Error {
+    Error::GroupMissing {
+        stream: place.stream.to_owned(),
+        group: place.group.to_owned(),
+    }
+}
+
+/// Why an add was refused, from the text of its error in a script.
+pub(super) fn refusal(text: &str) -> RefusalReason {
+    match code_of(text) {
+        "OOM" => RefusalReason::OutOfMemory,
+        "WRONGTYPE" => RefusalReason::WrongKeyType,
+        "NOPERM" => RefusalReason::PermissionDenied,
+        _ => RefusalReason::Other,
+    }
+}
+
+/// The code of a server's error, also where a script of Redis 6.2 wrapped it in its own words.
+pub(super) fn code_of(text: &str) -> &str {
+    let inner = match text.rsplit_once("@user_script:") {
+        Some((_, rest)) => rest.split_once(": ").map_or(text, |(_, inner)| inner),
+        None => text,
+    };
+    // 6.2 has no code for what an ACL refuses inside a script.
+    if inner.contains("executing the script can't") {
+        return "NOPERM";
+    }
+    let word = inner
+        .trim_start_matches('-')
+        .split(' ')
+        .next()
+        .unwrap_or_default();
+    let is_code = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    if is_code { word } else { "ERR" }
+}
+
+/// The code and text of an error that the server sent; `None` if it is the connection's.
+fn server_text(error: &RedisError) -> Option<String> {
+    let code = error.code()?;
+    let detail = error.detail().unwrap_or_default();
+    Some(match code {
+        // The wrapper's own code says nothing.
+        "ERR" if detail.contains("@user_script:") => detail.to_owned(),
+        _ => format!("{code} {detail}"),
+    })
+}
+
+/// What the client saw of a broken connection: kinds of I/O errors, never what was sent.
+fn client_text(error: &RedisError) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
+    }
+    short(&error.to_string())
+}
+
+/// The beginning of a text, without what may quote arguments.
+fn short(text: &str) -> String {
+    let text = text.split(", with args").next().unwrap_or_default();
+    let text = text.split(" script: ").next().unwrap_or_default();
+    text.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_found_in_every_wrapping() {
+        for (text, code) in [
+            ("OOM command not allowed", "OOM"),
+            ("-OOM command not allowed", "OOM"),
+            (
+                "Error running script (call to f_a): @user_script:9: NOGROUP No such key",
+                "NOGROUP",
+            ),
+            ("@user_script: 4: -OOM command not allowed", "OOM"),
+            (
+                "@user_script: 4: The user executing the script can't run this command or subcommand",
+                "NOPERM",
+            ),
+            ("@user_script: 4: Unknown Redis command", "ERR"),
+            ("no such key", "ERR"),
+            ("", "ERR"),
+        ] {
+            assert_eq!(code_of(text), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_end_before_they_quote_arguments() {
+        assert_eq!(
+            short("ERR unknown command 'x', with args beginning with: 'secret'"),
+            "ERR unknown command 'x'"
+        );
+    }
+}

@@ -1,0 +1,344 @@
+//! Opens a session: connections, checks, and the groups, which are created where they are missing.
+
+use std::sync::atomic::Ordering;
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisError, Value};
+
+use super::{Link, RedisBroker, connect, preflight, reply};
+use crate::streams::{EntryId, Error, GroupCreation, Opened, StartFrom};
+
+/// What is known about a stream whose group is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// The stream as it is now; `None` if it does not exist.
+    pub(super) stream: Option<StreamFacts>,
+    /// What the last report recorded; `None` if there was none.
+    pub(super) cursor: Option<CursorFacts>,
+    /// This process has met the group before.
+    pub(super) joined: bool,
+    /// Where a group starts on a stream met for the first time.
+    pub(super) start_from: StartFrom,
+}
+
+/// A stream's progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamFacts {
+    /// The last id it gave out.
+    pub(super) last_id: EntryId,
+    /// Entries added ever; `None` before Redis 7.0.
+    pub(super) added: Option<u64>,
+}
+
+/// A group's durable position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CursorFacts {
+    /// Everything up to here is settled.
+    pub(super) position: EntryId,
+    /// The stream's progress when that was written.
+    pub(super) stream: StreamFacts,
+}
+
+/// Where a missing group is created. Pure.
+///
+/// A stream whose progress is below the recorded one is a new stream, and so is one without any record that this process
+/// had read: it is read from its first entry. Otherwise the group goes on where its position was.
+pub(super) fn recovery_start(facts: &Facts) -> EntryId {
+    let last_id = facts.stream.map_or(EntryId::ZERO, |stream| stream.last_id);
+    let added = facts.stream.and_then(|stream| stream.added);
+    match facts.cursor {
+        Some(cursor) => {
+            let is_new = facts.stream.is_none()
+                || last_id < cursor.position.max(cursor.stream.last_id)
+                || matches!((added, cursor.stream.added), (Some(now), Some(then)) if now < then);
+            if is_new {
+                EntryId::ZERO
+            } else {
+                cursor.position
+            }
+        }
+        None if facts.joined => EntryId::ZERO,
+        None => match facts.start_from {
+            StartFrom::Beginning => EntryId::ZERO,
+            StartFrom::End => last_id,
+            StartFrom::After(id) => id,
+        },
+    }
+}
+
+impl RedisBroker {
+    /// Opens both connections anew and makes sure that the session can work.
+    pub(super) async fn open_session(&self) -> Result<Opened, Error> {
+        self.replace_link(None);
+        let mut reader = connect(&self.target).await?;
+        let mut committer = connect(&self.target).await?;
+
+        let mut opened = self.ask_server(&mut committer).await?;
+        self.check_types(&mut committer, &mut opened.warnings)
+            .await?;
+        self.read_server_time(&mut committer).await?;
+        let reader_id = redis::cmd("CLIENT")
+            .arg("ID")
+            .query_async(&mut reader)
+            .await;
+        if reader_id.is_err() {
+            opened.warnings.push(
+                "This user may not run CLIENT ID: a parked read ends only with its block timeout."
+                    .to_owned(),
+            );
+        }
+
+        self.ensure_group(&mut committer, self.retry(), EntryId::ZERO)
+            .await?;
+        opened.group_created_at = self.ensure_source_group(&mut committer).await?;
+        self.joined.store(true, Ordering::Relaxed);
+        self.replace_link(Some(Link {
+            number: self.links.fetch_add(1, Ordering::Relaxed),
+            reader,
+            reader_id: reader_id.ok(),
+            committer,
+        }));
+        Ok(opened)
+    }
+
+    async fn read_server_time(&self, committer: &mut MultiplexedConnection) -> Result<(), Error> {
+        let time = redis::cmd("TIME").query_async::<Value>(committer).await;
+        let time = time.map_err(|error| self.named("TIME", &error))?;
+        let [seconds, _] = reply::exactly(time).map_err(|odd| odd.in_reply_to("TIME"))?;
+        let seconds = reply::count(seconds).map_err(|odd| odd.in_reply_to("TIME"))?;
+        self.saw_server_time(seconds.saturating_mul(1000));
+        Ok(())
+    }
+
+    /// Makes sure that S has the group. Where it was created now, the position is returned.
+    async fn ensure_source_group(
+        &self,
+        committer: &mut MultiplexedConnection,
+    ) -> Result<Option<EntryId>, Error> {
+        if self.has_group(committer, self.source()).await? {
+            return Ok(None);
+        }
+        if self.settings.group_creation == GroupCreation::Never {
+            return Err(Error::GroupMissing {
+                stream: self.source().to_owned(),
+                group: self.group().to_owned(),
+            });
+        }
+        let facts = Facts {
+            stream: self.stream_facts(committer).await?,
+            cursor: self.cursor_facts(committer).await?,
+            joined: self.joined.load(Ordering::Relaxed),
+            start_from: self.settings.start_from,
+        };
+        let start = recovery_start(&facts);
+        let created = self.ensure_group(committer, self.source(), start).await?;
+        Ok(created.then_some(start))
+    }
+
+    /// Creates the group unless it is there; whether it was created now.
+    async fn ensure_group(
+        &self,
+        committer: &mut MultiplexedConnection,
+        stream: &str,
+        start: EntryId,
+    ) -> Result<bool, Error> {
+        // A full server refuses XGROUP CREATE even for a group that exists, so the question comes first.
+        if self.has_group(committer, stream).await? {
+            return Ok(false);
+        }
+        let mut create = redis::cmd("XGROUP");
+        create
+            .arg("CREATE")
+            .arg(stream)
+            .arg(self.group())
+            .arg(start.to_string())
+            .arg("MKSTREAM");
+        match create.query_async::<Value>(committer).await {
+            Ok(_) => Ok(true),
+            Err(error) if preflight::has_code(&error, "BUSYGROUP") => Ok(false),
+            Err(error) => Err(self.named("XGROUP", &error)),
+        }
+    }
+
+    async fn has_group(
+        &self,
+        committer: &mut MultiplexedConnection,
+        stream: &str,
+    ) -> Result<bool, Error> {
+        let mut info = redis::cmd("XINFO");
+        info.arg("GROUPS").arg(stream);
+        let groups = match info.query_async::<Value>(committer).await {
+            Ok(groups) => groups,
+            Err(error) => return self.or_missing(&error, false),
+        };
+        let found = find_group(groups, self.group()).map_err(|odd| odd.in_reply_to("XINFO"))?;
+        Ok(found.is_some())
+    }
+
+    async fn stream_facts(
+        &self,
+        committer: &mut MultiplexedConnection,
+    ) -> Result<Option<StreamFacts>, Error> {
+        let mut info = redis::cmd("XINFO");
+        info.arg("STREAM").arg(self.source());
+        match info.query_async::<Value>(committer).await {
+            Ok(stream) => parse_stream(stream)
+                .map(Some)
+                .map_err(|odd| odd.in_reply_to("XINFO")),
+            Err(error) => self.or_missing(&error, None),
+        }
+    }
+
+    async fn cursor_facts(
+        &self,
+        committer: &mut MultiplexedConnection,
+    ) -> Result<Option<CursorFacts>, Error> {
+        let mut get = redis::cmd("HMGET");
+        get.arg(&self.settings.keys.cursor)
+            .arg(&["position", "lastId", "added"]);
+        let values = get.query_async::<Value>(committer).await;
+        let values = values.map_err(|error| self.named("HMGET", &error))?;
+        let [position, last_id, added] =
+            reply::exactly(values).map_err(|odd| odd.in_reply_to("HMGET"))?;
+        // A record that cannot be read is no record.
+        Ok(reply::id(position).ok().map(|position| CursorFacts {
+            position,
+            stream: StreamFacts {
+                last_id: reply::id(last_id).unwrap_or(position),
+                added: reply::count(added).ok(),
+            },
+        }))
+    }
+
+    /// `absent` where an error says that the key or group is not there; the error otherwise.
+    fn or_missing<T>(&self, error: &RedisError, absent: T) -> Result<T, Error> {
+        match self.named("XINFO", error) {
+            Error::GroupMissing { .. } => Ok(absent),
+            other => Err(other),
+        }
+    }
+}
+
+/// The group's part of an answer of XINFO GROUPS.
+pub(super) fn find_group(groups: Value, name: &str) -> reply::Parsed<Option<Vec<(String, Value)>>> {
+    for group in reply::items(groups)? {
+        let mut group = reply::named(group)?;
+        let found = reply::take(&mut group, "name")
+            .map(reply::bytes)
+            .transpose()?;
+        if found.is_some_and(|found| found == name.as_bytes()) {
+            return Ok(Some(group));
+        }
+    }
+    Ok(None)
+}
+
+fn parse_stream(stream: Value) -> reply::Parsed<StreamFacts> {
+    let mut stream = reply::named(stream)?;
+    let last_id = reply::take(&mut stream, "last-generated-id")
+        .map(reply::id)
+        .transpose()?;
+    let added = reply::take(&mut stream, "entries-added")
+        .map(reply::count)
+        .transpose()?;
+    Ok(StreamFacts {
+        last_id: last_id.unwrap_or_default(),
+        added,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn id(millis: u64) -> EntryId {
+        EntryId::new(millis, 0)
+    }
+
+    fn stream(last: u64, added: u64) -> StreamFacts {
+        StreamFacts {
+            last_id: id(last),
+            added: Some(added),
+        }
+    }
+
+    fn facts(stream: Option<StreamFacts>, cursor: Option<CursorFacts>) -> Facts {
+        Facts {
+            stream,
+            cursor,
+            joined: false,
+            start_from: StartFrom::End,
+        }
+    }
+
+    const CURSOR: CursorFacts = CursorFacts {
+        position: id(50),
+        stream: StreamFacts {
+            last_id: id(60),
+            added: Some(6),
+        },
+    };
+
+    #[test]
+    fn a_group_lost_from_a_stream_that_went_on_starts_at_the_position() {
+        assert_eq!(
+            recovery_start(&facts(Some(stream(60, 6)), Some(CURSOR))),
+            id(50)
+        );
+        assert_eq!(
+            recovery_start(&facts(Some(stream(90, 9)), Some(CURSOR))),
+            id(50)
+        );
+    }
+
+    #[test]
+    fn a_stream_behind_its_record_is_new_and_read_from_its_first_entry() {
+        for new in [
+            None,
+            Some(stream(59, 6)),
+            Some(stream(90, 5)),
+            Some(stream(0, 0)),
+        ] {
+            assert_eq!(
+                recovery_start(&facts(new, Some(CURSOR))),
+                EntryId::ZERO,
+                "{new:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn servers_without_entries_added_are_judged_by_the_last_id() {
+        let old = |last| StreamFacts {
+            last_id: id(last),
+            added: None,
+        };
+        assert_eq!(recovery_start(&facts(Some(old(90)), Some(CURSOR))), id(50));
+        assert_eq!(
+            recovery_start(&facts(Some(old(10)), Some(CURSOR))),
+            EntryId::ZERO
+        );
+    }
+
+    #[test]
+    fn a_stream_that_vanished_without_a_record_is_new_to_who_had_read_it() {
+        let joined = Facts {
+            joined: true,
+            ..facts(Some(stream(90, 9)), None)
+        };
+        assert_eq!(recovery_start(&joined), EntryId::ZERO);
+    }
+
+    #[test]
+    fn a_stream_met_for_the_first_time_starts_where_the_stage_says() {
+        let met = |start_from| {
+            recovery_start(&Facts {
+                start_from,
+                ..facts(Some(stream(90, 9)), None)
+            })
+        };
+        assert_eq!(met(StartFrom::Beginning), EntryId::ZERO);
+        assert_eq!(met(StartFrom::End), id(90));
+        assert_eq!(met(StartFrom::After(id(7))), id(7));
+    }
+}

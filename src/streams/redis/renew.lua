@@ -1,0 +1,21 @@
+-- Renews leases. ARGV after ours.lua's: count; per entry: lane, id.
+-- Replies per entry: 1 held, 2 gone, 3 stolen.
+local function state(lane, id)
+  local key = KEYS[lane]
+  if mine[lane][id] then
+    -- A trimmed entry is left out of the reply, and out of the pending list from now on (7.0).
+    local held = redis.call('XCLAIM', key, group, consumer, 0, id, 'JUSTID')
+    return #held > 0 and 1 or 2
+  end
+  -- In P:retry an entry leaves the stream with its ack: there its absence means settled, not trimmed.
+  if lane == 2 or #redis.call('XRANGE', key, id, id) > 0 then
+    return 3
+  end
+  return #redis.call('XPENDING', key, group, id, id, 1) == 0 and 2 or 3
+end
+
+local replies = {}
+for entry = 1, tonumber(take()) do
+  replies[entry] = state(tonumber(take()), take())
+end
+return replies

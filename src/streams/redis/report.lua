@@ -1,0 +1,108 @@
+-- Writes a worker's report and the group's durable position. KEYS: S, P:workers, P:cursor.
+-- ARGV: group, consumer, the report after its `{"at":<now>`, interval of reports and visibility timeout in ms.
+-- Replies { now, whether an outage has just ended }.
+local group, consumer, every, visibility = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function named(flat)
+  local map = {}
+  for position = 1, #flat, 2 do
+    map[flat[position]] = flat[position + 1]
+  end
+  return map
+end
+
+-- Ids go beyond what a Lua number holds exactly, so they are compared and counted down as digits.
+local function parts(id)
+  return id:match('^(%d+)-(%d+)$')
+end
+
+local function less(a, b)
+  if #a ~= #b then
+    return #a < #b
+  end
+  return a < b
+end
+
+local function earlier(a, b)
+  local a_ms, a_seq = parts(a)
+  local b_ms, b_seq = parts(b)
+  if a_ms ~= b_ms then
+    return less(a_ms, b_ms)
+  end
+  return less(a_seq, b_seq)
+end
+
+local function one_less(digits)
+  local zeros = digits:match('0*$')
+  local head = digits:sub(1, #digits - #zeros)
+  local less_one = head:sub(1, -2) .. (tonumber(head:sub(-1)) - 1) .. ('9'):rep(#zeros)
+  return (less_one:gsub('^0+(%d)', '%1'))
+end
+
+local function before(id)
+  local ms, seq = parts(id)
+  if seq ~= '0' then
+    return ms .. '-' .. one_less(seq)
+  end
+  if ms ~= '0' then
+    return one_less(ms) .. '-18446744073709551615'
+  end
+  return id
+end
+
+local stream, ours = named(redis.call('XINFO', 'STREAM', KEYS[1])), nil
+for _, flat in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+  local info = named(flat)
+  if info.name == group then
+    ours = info
+  end
+end
+if not ours then
+  return redis.error_reply('NOGROUP No such consumer group on the source stream')
+end
+
+local delivered, last = ours['last-delivered-id'], stream['last-generated-id']
+local position = delivered
+local oldest = redis.call('XPENDING', KEYS[1], group, '-', '+', 1)[1]
+if oldest and earlier(before(oldest[1]), delivered) then
+  position = before(oldest[1])
+end
+
+-- What was trimmed before delivery. entries-read may keep missing earlier gaps (7.0), or may be corrected when the
+-- group reads on (later): `trimmed` is what it misses already, known exactly whenever the group has caught up.
+local added, read, first = stream['entries-added'], ours['entries-read'], stream['first-entry']
+local trimmed = tonumber(redis.call('HGET', KEYS[3], 'trimmed') or '0') or 0
+local lost, unknown = 0, false
+if not earlier(delivered, last) then
+  trimmed = added and read and added - read or 0
+elseif not first or earlier(delivered, first[1]) then
+  if added and read then
+    local gap = math.max(added - read - stream.length, 0)
+    lost = gap >= trimmed and gap - trimmed or gap
+    trimmed = gap
+  elseif not added then
+    unknown = #redis.call('XRANGE', KEYS[1], delivered, delivered) == 0
+  end
+end
+
+local seen = tonumber(redis.call('HGET', KEYS[3], 'seen') or '')
+local outage = seen ~= nil and now - seen > math.max(2 * every, visibility / 2)
+
+redis.call('HSET', KEYS[2], consumer, '{"at":' .. string.format('%.0f', now) .. ARGV[3])
+redis.call('HSET', KEYS[3], 'position', position, 'lastId', last, 'seen', string.format('%.0f', now),
+  'trimmed', string.format('%.0f', trimmed))
+if added then
+  redis.call('HSET', KEYS[3], 'added', string.format('%.0f', added))
+end
+if lost > 0 then
+  redis.call('HINCRBY', KEYS[3], 'lost', string.format('%.0f', lost))
+end
+if unknown then
+  redis.call('HSET', KEYS[3], 'lostUnknown', 1)
+end
+if outage then
+  redis.call('HSET', KEYS[3], 'grace', string.format('%.0f', now + visibility))
+end
+return { now, outage and 1 or 0 }

@@ -1,0 +1,44 @@
+-- Comes between ours.lua and a settlement. Adds come before acks, and all acks come last: on a full server a script
+-- whose first write is an ack would have its later adds let in.
+local acked = { {}, {} }
+
+-- Where the next values lie in ARGV, as { first, width }: values are never copied for an entry that is not ours.
+local function take_values()
+  local width = tonumber(take())
+  at = at + width
+  return { at - width, width }
+end
+
+local function append(key, max_length, values)
+  local add = { 'XADD', key }
+  if max_length > 0 then
+    add[3], add[4], add[5] = 'MAXLEN', '~', max_length
+  end
+  add[#add + 1] = '*'
+  for position = values[1], values[1] + values[2] - 1 do
+    add[#add + 1] = ARGV[position]
+  end
+  return redis.pcall(unpack(add))
+end
+
+local function is_error(reply)
+  return type(reply) == 'table' and reply.err ~= nil
+end
+
+-- Marks an entry for the acks; a second settlement of it in the same batch finds it gone.
+local function acknowledge(lane, id)
+  mine[lane][id] = nil
+  table.insert(acked[lane], id)
+end
+
+local function acknowledge_all()
+  for lane = 1, 2 do
+    if #acked[lane] > 0 then
+      redis.call('XACK', KEYS[lane], group, unpack(acked[lane]))
+    end
+  end
+  -- P:retry is ours alone: an entry goes with its ack, so what waits there is XLEN - pending.
+  if #acked[2] > 0 then
+    redis.call('XDEL', KEYS[2], unpack(acked[2]))
+  end
+end
