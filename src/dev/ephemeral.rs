@@ -39,11 +39,20 @@ pub(super) enum NoServer {
 impl EphemeralServer {
     pub(super) async fn start(clock: Clock) -> Result<Self, NoServer> {
         // The port is free at this moment; another process may take it, and then the server ends at once and is missed.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+            .local_addr()?
+            .port();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let process = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
-            .args(["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"])
+            .args([
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--maxmemory-policy",
+                "noeviction",
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -62,7 +71,10 @@ impl EphemeralServer {
             }
             clock.until(clock.now() + ASKED_EVERY).await;
         }
-        Ok(Self { address, _process: process })
+        Ok(Self {
+            address,
+            _process: process,
+        })
     }
 
     pub(super) fn address(&self) -> SocketAddr {

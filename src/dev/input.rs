@@ -1,16 +1,20 @@
 //! Entries for a local run: one JSON object a line, its members the fields of one entry.
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::sync::mpsc;
 
 use crate::cli::Input;
 use crate::streams::Fields;
+
+/// Lines that are read ahead of their adding.
+const LINES_AHEAD: usize = 256;
 
 /// Why the input cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -20,29 +24,48 @@ pub(super) enum BadInput {
     #[error(
         "line {line} of {name} is no JSON object of strings, numbers, booleans, arrays of these, or {{\"base64\": \"...\"}}"
     )]
-    NotAnEntry { name: String, line: u64, source: serde_json::Error },
+    NotAnEntry {
+        name: String,
+        line: u64,
+        source: serde_json::Error,
+    },
 }
 
-/// Lines on their way to become entries.
+/// Lines on their way to become entries, read by a thread of their own: a terminal that says nothing holds up no exit.
 pub(super) struct Entries {
     name: String,
-    lines: Lines<BufReader<Box<dyn tokio::io::AsyncRead + Send + Unpin>>>,
+    lines: mpsc::Receiver<io::Result<String>>,
     line: u64,
 }
 
 impl Entries {
-    pub(super) async fn open(input: &Input) -> Result<Self, BadInput> {
-        let (name, reader): (_, Box<dyn tokio::io::AsyncRead + Send + Unpin>) = match input {
-            Input::Stdin => ("standard input".to_owned(), Box::new(tokio::io::stdin())),
+    pub(super) fn open(input: &Input) -> Result<Self, BadInput> {
+        let (name, reader): (_, Box<dyn BufRead + Send>) = match input {
+            Input::Stdin => (
+                "standard input".to_owned(),
+                Box::new(BufReader::new(io::stdin())),
+            ),
             Input::File(path) => {
                 let name = path.display().to_string();
-                match tokio::fs::File::open(path).await {
-                    Ok(file) => (name, Box::new(file)),
+                match File::open(path) {
+                    Ok(file) => (name, Box::new(BufReader::new(file))),
                     Err(source) => return Err(BadInput::Unreadable { name, source }),
                 }
             }
         };
-        Ok(Self { name, lines: BufReader::new(reader).lines(), line: 0 })
+        let (sender, lines) = mpsc::channel(LINES_AHEAD);
+        std::thread::spawn(move || {
+            for line in reader.lines() {
+                if sender.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            name,
+            lines,
+            line: 0,
+        })
     }
 
     /// The next entry; `None` at the end. Blank lines are passed over.
@@ -50,17 +73,26 @@ impl Entries {
         loop {
             self.line += 1;
             let name = || self.name.clone();
-            let line = match self.lines.next_line().await {
-                Ok(Some(line)) => line,
-                Ok(None) => return Ok(None),
-                Err(source) => return Err(BadInput::Unreadable { name: name(), source }),
+            let line = match self.lines.recv().await {
+                Some(Ok(line)) => line,
+                None => return Ok(None),
+                Some(Err(source)) => {
+                    return Err(BadInput::Unreadable {
+                        name: name(),
+                        source,
+                    });
+                }
             };
             if line.trim().is_empty() {
                 continue;
             }
             return match parse(&line) {
                 Ok(fields) => Ok(Some(fields)),
-                Err(source) => Err(BadInput::NotAnEntry { name: name(), line: self.line, source }),
+                Err(source) => Err(BadInput::NotAnEntry {
+                    name: name(),
+                    line: self.line,
+                    source,
+                }),
             };
         }
     }
@@ -92,7 +124,11 @@ impl<'de> Visitor<'de> for EntryVisitor {
         let mut fields = Fields::new();
         while let Some((name, value)) = object.next_entry::<String, ValueJson>()? {
             let values = value.bytes().map_err(de::Error::custom)?;
-            fields.extend(values.into_iter().map(|value| (name.clone().into_bytes(), value)));
+            fields.extend(
+                values
+                    .into_iter()
+                    .map(|value| (name.clone().into_bytes(), value)),
+            );
         }
         if fields.is_empty() {
             return Err(de::Error::custom("an entry has at least one field"));
@@ -150,7 +186,15 @@ mod tests {
 
     #[test]
     fn what_is_no_entry_is_refused() {
-        for line in ["", "[]", "{}", "1", "{\"a\":null}", "{\"a\":{\"b\":1}}", "{\"a\":\"x\""] {
+        for line in [
+            "",
+            "[]",
+            "{}",
+            "1",
+            "{\"a\":null}",
+            "{\"a\":{\"b\":1}}",
+            "{\"a\":\"x\"",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

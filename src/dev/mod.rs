@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cli::{DevArgs, DevRedis, Input};
+use crate::cli::{DevArgs, DevRedis};
 use crate::clock::Clock;
 use crate::deadletters::request::Output;
 use crate::engine::handler::exec::{ExecHandler, ExecSettings};
@@ -44,7 +44,10 @@ const ADDS_AGAIN_AFTER: Duration = Duration::from_millis(250);
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("cannot read {path}")]
-    Unreadable { path: String, source: std::io::Error },
+    Unreadable {
+        path: String,
+        source: std::io::Error,
+    },
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     #[error(transparent)]
@@ -88,7 +91,9 @@ pub async fn run(args: DevArgs) -> ExitCode {
         Err(failure) => return fail(&failure),
     };
     match Box::pin(run_stage(args, shutdown.clone())).await {
-        Ok(()) => shutdown.exit_code().map_or(ExitCode::SUCCESS, ExitCode::from),
+        Ok(()) => shutdown
+            .exit_code()
+            .map_or(ExitCode::SUCCESS, ExitCode::from),
         Err(failure) => fail(&failure),
     }
 }
@@ -107,7 +112,10 @@ async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
     let stage = read_manifest(&args.manifest)?;
     let (config, _server) = aim(&stage, &args.redis, clock).await?;
     let identity = identity();
-    let broker = Arc::new(RedisBroker::new(engine::settings(&config, identity.consumer.clone())?));
+    let broker = Arc::new(RedisBroker::new(engine::settings(
+        &config,
+        identity.consumer.clone(),
+    )?));
     let around = Surroundings {
         clock,
         registry: prometheus::Registry::new(),
@@ -119,7 +127,7 @@ async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
         tracing::info!(address = %bound, "serving /livez, /readyz and /metrics");
     }
     let entries = match &args.input {
-        Some(input) => Some(Entries::open(input).await?),
+        Some(input) => Some(Entries::open(input)?),
         None => None,
     };
     let companion = tokio::spawn(accompany(
@@ -164,7 +172,10 @@ async fn aim(
             let own = EphemeralServer::start(clock).await?;
             config.redis.address = own.address().to_string();
             config.redis.database = 0;
-            tracing::info!(address = config.redis.address, "started a redis-server for this run");
+            tracing::info!(
+                address = config.redis.address,
+                "started a redis-server for this run"
+            );
             server = Some(own);
         }
     }
@@ -172,9 +183,16 @@ async fn aim(
 }
 
 fn identity() -> Identity {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let consumer = ConsumerName::unique(&host, fastrand::u32(..));
-    Identity { consumer, pod: host, image: None }
+    Identity {
+        consumer,
+        pod: host,
+        image: None,
+    }
 }
 
 fn endpoints(around: &Surroundings) -> Endpoints {
@@ -212,7 +230,13 @@ async fn work(
             Ok(engine::run(config, broker, handler, identity, around).await?)
         }
         HandlerSpec::Exec { command } => {
-            let settings = ExecSettings { command, concurrency, namespace, stage, has_output };
+            let settings = ExecSettings {
+                command,
+                concurrency,
+                namespace,
+                stage,
+                has_output,
+            };
             let handler = ExecHandler::new(settings);
             Ok(engine::run(config, broker, handler, identity, around).await?)
         }
@@ -265,12 +289,23 @@ async fn wait_until_idle(broker: &RedisBroker, clock: Clock) {
     while idle < IDLE_LOOKS {
         clock.until(clock.now() + LOOKS_EVERY).await;
         let seen = broker.backlog().await;
-        idle = if seen.is_ok_and(|backlog| backlog.is_idle()) { idle + 1 } else { 0 };
+        idle = if seen.is_ok_and(|backlog| backlog.is_idle()) {
+            idle + 1
+        } else {
+            0
+        };
     }
 }
 
 fn print(summary: Summary, output: Output) -> std::io::Result<()> {
-    let Summary { done, skipped, retried, dead_lettered, released, lost } = summary;
+    let Summary {
+        done,
+        skipped,
+        retried,
+        dead_lettered,
+        released,
+        lost,
+    } = summary;
     let mut out = std::io::stdout();
     match output {
         Output::Json => writeln!(
