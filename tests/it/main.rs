@@ -1,1 +1,13 @@
+//! The tests that need real processes: redis-server, workers, handlers. One binary, so that it is linked once.
+//!
+//! `support` is the harness; every other module is a set of behaviours. A test that loads both cores takes
+//! `support::whole_machine()` first, so that no other such test disturbs what it measures.
 
+#[cfg(test)]
+mod acceptance;
+#[cfg(test)]
+mod engine;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod support;
