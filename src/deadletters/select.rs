@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::request::Selection;
 use crate::streams::{EntryId, GroupName, Letter, StreamKey, letter};
 
-/// The entries of the first page; later pages follow the size of what came.
-pub(super) const FIRST_PAGE: usize = 100;
+/// The entries of the first page, when nothing is known of their size; later pages follow the size of what came.
+pub(super) const FIRST_PAGE: usize = 10;
 
-/// No page has more entries.
-const LARGEST_PAGE: usize = 1_000;
+/// No page has more entries: small ones may be followed by large ones.
+const LARGEST_PAGE: usize = 100;
 
 /// A page should hold about this many bytes: memory stays small whatever the entries hold.
 const PAGE_BYTES: usize = 1024 * 1024;
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn pages_shrink_with_the_size_of_entries() {
         assert_eq!(next_page(100, 20_000), LARGEST_PAGE);
-        assert_eq!(next_page(100, 100 * 10 * 1024), 102);
+        assert_eq!(next_page(100, 100 * 64 * 1024), 16);
         assert_eq!(next_page(1, 5 * PAGE_BYTES), 1);
         assert_eq!(next_page(0, 0), LARGEST_PAGE);
     }

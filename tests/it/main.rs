@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod acceptance;
 #[cfg(test)]
+mod deadletters;
+#[cfg(test)]
 mod engine;
 #[cfg(test)]
 mod faults;
