@@ -4,9 +4,8 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/streamstage
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 
 CARGO ?= cargo
-# A redis-server is found or fetched once, and then comes first on PATH.
-WITH_REDIS = redis=$$(tests/tools/redis.sh) && \
-	PATH="$$(dirname "$$redis"):$$PATH" STREAMSTAGE_TEST_REDIS_SERVER="$$redis"
+# A redis-server is found or fetched once, and then comes first on PATH: tests and local runs take it from there.
+WITH_REDIS = redis=$$(tests/tools/redis.sh) && PATH="$$(dirname "$$redis"):$$PATH"
 
 .DEFAULT_GOAL := help
 SHELL := bash

@@ -26,7 +26,13 @@ Exit codes: 0 done, 1 failed, 2 wrong use or bad manifest, 3 nothing matched (dl
 )]
 pub(super) struct Flags {
     /// How log lines on stderr look
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "text|json",
+        hide_possible_values = true,
+        default_value = "text"
+    )]
     pub(super) log_format: LogForm,
 
     /// Which log lines are written: error, warn, info, debug, trace, or pairs such as streamstage=debug,redis=warn
@@ -87,7 +93,13 @@ pub(super) struct Dev {
     pub(super) listen: Option<SocketAddr>,
 
     /// How the summary is printed; json is one object on the last line
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        short,
+        long,
+        value_name = "text|json",
+        hide_possible_values = true,
+        default_value = "text"
+    )]
     pub(super) output: Form,
 }
 
@@ -162,7 +174,13 @@ pub(super) struct Listing {
     #[command(flatten)]
     which: Which,
     /// How it is printed; json is one object a line
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        short,
+        long,
+        value_name = "text|json",
+        hide_possible_values = true,
+        default_value = "text"
+    )]
     output: Form,
 }
 
@@ -174,7 +192,13 @@ pub(super) struct ShowFlags {
     #[arg(required = true, value_name = "ID")]
     ids: Vec<EntryId>,
     /// How it is printed; json is one object a line, as `dlq export` prints it
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        short,
+        long,
+        value_name = "text|json",
+        hide_possible_values = true,
+        default_value = "text"
+    )]
     output: Form,
 }
 
@@ -197,7 +221,13 @@ pub(super) struct ReplayFlags {
     #[arg(long, value_name = "N")]
     rate: Option<NonZeroU32>,
     /// How the summary is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        short,
+        long,
+        value_name = "text|json",
+        hide_possible_values = true,
+        default_value = "text"
+    )]
     output: Form,
 }
 
@@ -217,7 +247,13 @@ pub(super) struct PurgeFlags {
     #[arg(long)]
     dry_run: bool,
     /// How the summary is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        short,
+        long,
+        value_name = "text|json",
+        hide_possible_values = true,
+        default_value = "text"
+    )]
     output: Form,
 }
 

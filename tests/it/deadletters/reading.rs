@@ -96,12 +96,11 @@ async fn filters_and_the_limit_narrow_what_is_listed() {
     let mut all = letters(&stage, "poison", 3, "Poison");
     all.extend(letters(&stage, "tired", 3, "AttemptsExhausted"));
     let ids = add(&bench, &stage.key("dead"), &all).await;
-    let ages = [("1-1", "old"), ("1-2", "older")];
-    for (id, key) in ages {
+    for (id, key) in [("1-1", "older"), ("1-2", "old")] {
         let mut command = redis::cmd("XADD");
         // Redis takes ids in rising order only, so the old ones go to a stream of their own.
         command
-            .arg("aged")
+            .arg("long-ago")
             .arg(id)
             .arg(letter(&stage, key, "Poison").render());
         let mut connection = bench.db().connection().await.expect("connects");
@@ -120,10 +119,10 @@ async fn filters_and_the_limit_narrow_what_is_listed() {
     assert_eq!(count(&["--newer-than", "1h"]), 6);
     assert_eq!(count(&["--older-than", "1h"]), 0);
 
-    let aged = stage.clone().set("deadLetter.stream", "aged");
-    let (code, _) = bench.dlq(&aged, "ls", &["--older-than", "30d"]);
+    let long_ago = stage.clone().set("deadLetter.stream", "long-ago");
+    let (code, _) = bench.dlq(&long_ago, "ls", &["--older-than", "30d"]);
     assert_eq!(code, 0);
-    let (code, _) = bench.dlq(&aged, "ls", &["--newer-than", "30d"]);
+    let (code, _) = bench.dlq(&long_ago, "ls", &["--newer-than", "30d"]);
     assert_eq!(code, 3);
 }
 
