@@ -18,7 +18,7 @@ pub struct IdempotencyKey(String);
 impl IdempotencyKey {
     /// A key from its 16 bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(format!("{:032x}", u128::from_be_bytes(bytes)))
     }
 
     /// The 32 hex digits.

@@ -53,8 +53,6 @@ pub(super) struct Settling {
     pub(super) sent: bool,
     /// Refused so often.
     pub(super) refusals: u32,
-    /// Not to be sent before this.
-    pub(super) not_before: Duration,
     /// The last refusal, and since when.
     pub(super) refused: Option<(Refusal, Duration)>,
 }
@@ -65,7 +63,6 @@ impl Settling {
             settlement,
             sent: false,
             refusals: 0,
-            not_before: Duration::ZERO,
             refused: None,
         }
     }

@@ -108,9 +108,10 @@ impl Core {
 
     fn take_in(&mut self, arrival: Arrival, origin: Origin, now: Duration) {
         // Older than what is held only after a pause: then everything is renewed first.
-        self.lease_good_at = match self.held.is_empty() {
-            true => arrival.sent_at,
-            false => self.lease_good_at.min(arrival.sent_at),
+        self.lease_good_at = if self.held.is_empty() {
+            arrival.sent_at
+        } else {
+            self.lease_good_at.min(arrival.sent_at)
         };
         let mut known = arrival.known.into_iter();
         for delivery in arrival.deliveries {
