@@ -180,15 +180,16 @@ impl RedisBroker {
     }
 
     fn named(&self, command: &'static str, error: &RedisError) -> Error {
-        error::of_command(
-            error,
-            error::Place {
-                address: &self.settings.address,
-                stream: self.settings.keys.source.as_str(),
-                group: self.settings.keys.group.as_str(),
-                command,
-            },
-        )
+        error::of_command(error, self.place(command))
+    }
+
+    fn place(&self, command: &'static str) -> error::Place<'_> {
+        error::Place {
+            address: &self.settings.address,
+            stream: self.source(),
+            group: self.group(),
+            command,
+        }
     }
 
     fn saw_server_time(&self, millis: u64) {

@@ -12,8 +12,8 @@ use super::reply::{self, Odd, Parsed};
 use super::{RedisBroker, Script, delayed, error, lua, millis_up, preflight};
 use crate::streams::entry::{META_FIELD, size_of};
 use crate::streams::{
-    EntryId, Error, Fields, IdempotencyKey, Lane, MAX_BATCH, Meta, Place, Refusal, RefusalReason,
-    Settle, Settled, Settlement,
+    EntryId, Error, Fields, IdempotencyKey, Lane, MAX_BATCH, MAX_VALUES, Meta, Place, Refusal,
+    RefusalReason, Settle, Settled, Settlement,
 };
 
 static COMMIT: LazyLock<Script> = lua!("commit", after "ours", "settle");
@@ -23,9 +23,6 @@ static CONFIRM: LazyLock<Script> = lua!("confirm", after "ours", "settle");
 
 /// The most bytes of one call, unless one entry alone has more: longer calls hold up the server for everybody.
 pub(super) const MAX_BYTES: usize = 1024 * 1024;
-
-/// The most values of one call. Lua hands them over on its stack, which ends at 8,000.
-pub(super) const MAX_VALUES: usize = 7000;
 
 /// The longest ledger window that goes to the server: PX adds it to the date.
 const MAX_WINDOW: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -310,7 +307,15 @@ impl RedisBroker {
                 return Ok(each.collect());
             }
         };
-        parse_settled(reply).map_err(|odd| odd.in_reply_to(script.name()))
+        let answers = parse_answers(reply).map_err(|odd| odd.in_reply_to(script.name()))?;
+        let settled = answers.into_iter().map(|answer| match answer {
+            Answer::Settled(settled) => Ok(settled),
+            Answer::Error { key, text } => {
+                let error = error::of_text(&text, self.place(script.name()));
+                Ok(refused(&key, error::refusal(error)?))
+            }
+        });
+        settled.collect()
     }
 
     /// A refusal, where a single command was refused for its key alone; else the error that ends the session.
@@ -320,12 +325,8 @@ impl RedisBroker {
         error: &redis::RedisError,
         key: &str,
     ) -> Result<Settled, Error> {
-        match self.named(command, error) {
-            Error::Denied { .. } => Ok(refused(key, RefusalReason::PermissionDenied)),
-            Error::Full => Ok(refused(key, RefusalReason::OutOfMemory)),
-            Error::WrongType { .. } => Ok(refused(key, RefusalReason::WrongKeyType)),
-            other => Err(other),
-        }
+        let reason = error::refusal(self.named(command, error))?;
+        Ok(refused(key, reason))
     }
 
     /// The key that a settlement adds to.
@@ -441,7 +442,8 @@ fn write_meta(cmd: &mut Cmd, meta: &Meta) {
     cmd.arg(META_FIELD).arg(meta.render());
 }
 
-fn write_fields(cmd: &mut Cmd, fields: &Fields) {
+/// Names and values in turn.
+pub(super) fn write_fields(cmd: &mut Cmd, fields: &Fields) {
     for (name, value) in fields {
         cmd.arg(name.as_slice()).arg(value.as_slice());
     }
@@ -469,21 +471,32 @@ fn refused(key: &str, reason: RefusalReason) -> Settled {
     })
 }
 
+/// What a settlement script says of one entry.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Settled(Settled),
+    /// The key and text of the first error.
+    Error {
+        key: String,
+        text: String,
+    },
+}
+
 /// 0 not ours, 1 applied, 2 known before, or the key and text of an error.
-fn parse_settled(reply: Value) -> Parsed<Vec<Settled>> {
+fn parse_answers(reply: Value) -> Parsed<Vec<Answer>> {
     let one = |answer| match answer {
-        Value::Int(0) => Ok(Settled::NotOurs),
-        Value::Int(1) => Ok(Settled::Applied),
-        Value::Int(2) => Ok(Settled::AlreadyDone),
+        Value::Int(0) => Ok(Answer::Settled(Settled::NotOurs)),
+        Value::Int(1) => Ok(Answer::Settled(Settled::Applied)),
+        Value::Int(2) => Ok(Answer::Settled(Settled::AlreadyDone)),
         Value::Array(_) => {
             let [key, text] = reply::exactly(answer)?;
-            let reason = error::refusal(&String::from_utf8_lossy(&reply::bytes(text)?));
-            Ok(refused(
-                &String::from_utf8_lossy(&reply::bytes(key)?),
-                reason,
-            ))
+            let lossy = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            Ok(Answer::Error {
+                key: lossy(reply::bytes(key)?),
+                text: lossy(reply::bytes(text)?),
+            })
         }
-        _ => Err(Odd("0, 1, 2 or a refusal")),
+        _ => Err(Odd("0, 1, 2 or an error")),
     };
     reply::items(reply)?.into_iter().map(one).collect()
 }
