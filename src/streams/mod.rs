@@ -8,7 +8,7 @@ use std::future::Future;
 use std::time::Duration;
 
 pub mod entry;
-mod letter;
+pub mod letter;
 pub mod memory;
 pub mod names;
 mod recovery;
@@ -17,11 +17,12 @@ pub mod settings;
 pub mod settlement;
 
 pub use entry::{Delivery, Entry, EntryId, Fields, Lane, Meta, Place};
-pub use names::{ConsumerName, GroupName, Keys, StreamKey};
+pub use letter::Letter;
+pub use names::{ConsumerName, GroupName, Keys, NoPrefix, StreamKey};
 pub use settings::{Credentials, GroupCreation, Settings, StartFrom};
 pub use settlement::{
     Backlog, IdempotencyKey, LeaseState, Promoted, ReclaimCursor, Reclaimed, Refusal,
-    RefusalReason, SetCount, Settle, Settled, Settlement,
+    RefusalReason, Reported, SetCount, Settle, Settled, Settlement,
 };
 
 /// The most entries of one call; larger batches are split by the broker.
@@ -183,6 +184,8 @@ pub trait Broker: Send + Sync + 'static {
     fn settle(&self, batch: &[Settle]) -> impl Future<Output = Result<Vec<Settled>, Error>> + Send;
 
     /// Renews the lease on every entry named, in order.
+    ///
+    /// [`LeaseState::Undelivered`] entries have no lease to renew: the group was re-created before them.
     fn renew(
         &self,
         places: &[Place],
@@ -203,14 +206,14 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Writes this consumer's report (`body` is a JSON object) and the group's durable position.
     ///
-    /// `every` is the interval between two reports. Returns whether an outage has just ended: nobody of the stage had
-    /// reported for longer than two intervals (and half of `visibility`), so nothing is reclaimed for one `visibility`.
+    /// `every` is the interval between two reports. When an outage has just ended (nobody of the stage had reported
+    /// for longer than two intervals and half of `visibility`) nothing is reclaimed for one `visibility`.
     fn report(
         &self,
         body: &str,
         every: Duration,
         visibility: Duration,
-    ) -> impl Future<Output = Result<bool, Error>> + Send;
+    ) -> impl Future<Output = Result<Reported, Error>> + Send;
 
     /// Deletes consumers with nothing pending: this one (`own`), or those of ours whose report is missing or older
     /// than `older_than`. Returns how many.

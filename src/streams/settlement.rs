@@ -18,7 +18,7 @@ pub struct IdempotencyKey(String);
 impl IdempotencyKey {
     /// A key from its 16 bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(format!("{:032x}", u128::from_be_bytes(bytes)))
     }
 
     /// The 32 hex digits.
@@ -159,6 +159,15 @@ pub struct Promoted {
     pub more: bool,
     /// How long until the next one is due; `None` if nothing is delayed.
     pub next_in: Option<Duration>,
+}
+
+/// What writing a report brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Reported {
+    /// An outage has just ended: nothing is reclaimed for one visibility timeout.
+    pub outage: bool,
+    /// Entries that were trimmed before delivery, seen and counted as lost by this report.
+    pub lost: u64,
 }
 
 /// One start (or its undoing): the delivery count an entry must have from now on.

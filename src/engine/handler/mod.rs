@@ -4,37 +4,18 @@
 //! `wire.rs`. They never touch Redis and never decide what becomes of an entry. Read next: `engine/settle.rs`.
 
 use std::future::Future;
-use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
+use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::outcome::{Outcome, UnavailableReason};
-use crate::streams::{Entry, IdempotencyKey};
+use super::outcome::{Failure, Outcome, UnavailableReason};
 
 pub mod exec;
 pub mod http;
-pub mod wire;
+pub mod start;
+pub(crate) mod wire;
 
-/// One run of the handler for one entry.
-#[derive(Clone, Debug)]
-pub struct Start {
-    /// The entry.
-    pub entry: Arc<Entry>,
-    /// Its idempotency key.
-    pub key: IdempotencyKey,
-    /// Errors so far + 1.
-    pub attempt: u32,
-    /// Starts so far that ended in nothing + 1.
-    pub deliveries: u32,
-    /// When the engine gives the run up.
-    pub deadline: Timestamp,
-    /// The same, as a limit from now.
-    pub timeout: Duration,
-    /// Nothing else runs in this worker, or it is the entry's last allowed start: no reused connection.
-    pub fresh: bool,
-}
+pub use start::Start;
 
 /// The user's code.
 ///
@@ -55,4 +36,15 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Ends what the handler keeps running (idle children, connections).
     fn stop(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Awaits a call; a panic in it is a crash of the entry, with its culprit known.
+pub(super) async fn caught(call: impl Future<Output = Outcome> + Send) -> Outcome {
+    std::panic::AssertUnwindSafe(call)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Outcome::Crashed {
+            error: Failure::new("Panic", "the handler panicked"),
+            alone: true,
+        })
 }

@@ -23,12 +23,13 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, Pipeline, RedisError, Value};
 
 use super::{
-    Backlog, Broker, Delivery, Error, IdempotencyKey, LeaseState, Opened, Place, Promoted,
-    ReclaimCursor, Reclaimed, SetCount, Settings, Settle, Settled,
+    Backlog, Broker, Delivery, EntryId, Error, Fields, IdempotencyKey, LeaseState, Opened, Place,
+    Promoted, ReclaimCursor, Reclaimed, Reported, SetCount, Settings, Settle, Settled,
 };
 
 mod backlog;
 mod connection;
+pub mod dead_letters;
 mod delayed;
 mod error;
 mod groups;
@@ -95,6 +96,21 @@ impl RedisBroker {
             joined: AtomicBool::new(false),
             server_millis: AtomicU64::new(0),
         }
+    }
+
+    /// Adds an entry to the source stream, as a producer does.
+    ///
+    /// # Errors
+    /// As for every method of [`Broker`]; after a lost connection the entry may have been added all the same.
+    pub async fn add(&self, fields: &Fields) -> Result<EntryId, Error> {
+        let mut add = ::redis::cmd("XADD");
+        add.arg(self.source()).arg("*");
+        for (name, value) in fields {
+            add.arg(name).arg(value);
+        }
+        let reply = self.run("XADD", &add).await?;
+        let odd = |odd: reply::Odd| odd.in_reply_to("XADD");
+        reply::id(reply).map_err(odd)
     }
 
     fn link(&self) -> Result<Link, Error> {
@@ -259,7 +275,7 @@ impl Broker for RedisBroker {
         body: &str,
         every: Duration,
         visibility: Duration,
-    ) -> Result<bool, Error> {
+    ) -> Result<Reported, Error> {
         self.write_report(body, every, visibility).await
     }
 

@@ -1,6 +1,6 @@
 -- Writes a worker's report and the group's durable position. KEYS: S, P:workers, P:cursor.
 -- ARGV: group, consumer, the report after its `{"at":<now>`, interval of reports and visibility timeout in ms.
--- Replies { now, whether an outage has just ended }.
+-- Replies { now, whether an outage has just ended, entries newly counted as lost }.
 local group, consumer, every, visibility = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -105,4 +105,4 @@ end
 if outage then
   redis.call('HSET', KEYS[3], 'grace', string.format('%.0f', now + visibility))
 end
-return { now, outage and 1 or 0 }
+return { now, outage and 1 or 0, lost }

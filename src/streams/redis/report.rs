@@ -8,7 +8,7 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::reply::{self, Parsed};
 use super::{RedisBroker, Script, lua, millis_up, preflight};
-use crate::streams::{ConsumerName, Error};
+use crate::streams::{ConsumerName, Error, Reported};
 
 static REPORT: LazyLock<Script> = lua!("report");
 static RETIRE: LazyLock<Script> = lua!("retire");
@@ -19,7 +19,7 @@ impl RedisBroker {
         body: &str,
         every: Duration,
         visibility: Duration,
-    ) -> Result<bool, Error> {
+    ) -> Result<Reported, Error> {
         let Some(rest) = rest_of_object(body) else {
             return Err(Error::Protocol {
                 command: "report",
@@ -33,11 +33,19 @@ impl RedisBroker {
             cmd.arg(millis_up(every)).arg(millis_up(visibility));
         };
         let reply = self.script(&REPORT, &keys, arguments).await?;
-        let parsed = reply::exactly(reply)
-            .and_then(|[now, outage]| Ok((reply::count(now)?, reply::int(outage)? == 1)));
-        let (now, outage) = parsed.map_err(|odd| odd.in_reply_to(REPORT.name()))?;
+        let parsed = reply::exactly(reply).and_then(|[now, outage, lost]| {
+            let outage = reply::int(outage)? == 1;
+            Ok((
+                reply::count(now)?,
+                Reported {
+                    outage,
+                    lost: reply::count(lost)?,
+                },
+            ))
+        });
+        let (now, reported) = parsed.map_err(|odd| odd.in_reply_to(REPORT.name()))?;
         self.saw_server_time(now);
-        Ok(outage)
+        Ok(reported)
     }
 
     pub(super) async fn retire_self(&self) -> Result<u64, Error> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use streamstage::streams::{Backlog, Broker, Error, ReclaimCursor};
+use streamstage::streams::{Backlog, Broker, Error, ReclaimCursor, Reported};
 
 use super::fixture::{
     A, B, Fixture, SOURCE, dead_letter, done, eventually, pairs, read, read_one, release,
@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(5);
 const VISIBILITY: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn report(broker: &impl Broker) -> bool {
+async fn report(broker: &impl Broker) -> Reported {
     broker
         .report(r#"{"v":1}"#, EVERY, VISIBILITY)
         .await
@@ -28,8 +28,8 @@ pub(crate) async fn an_outage_grants_everybody_a_grace<F: Fixture>(fixture: F) {
     fixture.silence(SOURCE, A, id, HOUR).await;
     fixture.forget_reports(VISIBILITY / 2 + EVERY).await;
 
-    assert!(report(&b).await, "an outage has just ended");
-    assert!(!report(&a).await, "for the first one back only");
+    assert!(report(&b).await.outage, "an outage has just ended");
+    assert!(!report(&a).await.outage, "for the first one back only");
     let reclaimed = b
         .reclaim(&ReclaimCursor::default(), VISIBILITY, 5)
         .await
@@ -41,9 +41,9 @@ pub(crate) async fn an_outage_grants_everybody_a_grace<F: Fixture>(fixture: F) {
 
 pub(crate) async fn the_first_report_is_no_outage<F: Fixture>(fixture: F) {
     let a = fixture.broker(A).await;
-    assert!(!report(&a).await);
+    assert!(!report(&a).await.outage);
     fixture.forget_reports(EVERY * 2).await;
-    assert!(!report(&a).await, "nor is a late one");
+    assert!(!report(&a).await.outage, "nor is a late one");
 }
 
 pub(crate) async fn a_consumer_retires_only_with_empty_hands<F: Fixture>(fixture: F) {
@@ -136,5 +136,5 @@ pub(crate) async fn a_full_server_takes_no_report<F: Fixture>(fixture: F) {
     fixture.set_full(true).await;
     assert_eq!(a.report("{}", EVERY, VISIBILITY).await, Err(Error::Full));
     fixture.set_full(false).await;
-    assert!(!report(&a).await);
+    assert!(!report(&a).await.outage);
 }

@@ -1,16 +1,23 @@
 //! `Stage`: a spec after defaults and checks. Below this line nobody reads the raw spec.
 //!
-//! [`Stage::parse`] is the truth about what a valid spec is; the schema and the CEL rules in `api/v1alpha1.rs` are its
-//! fast twin at `kubectl apply`, in the same words. Pure: no clock, no client.
+//! [`Stage::parse`] is the truth about what a valid spec is; the schema and the CEL rules in `api/v1alpha1/` are its
+//! fast twin at `kubectl apply`, in the same words. Pure: no clock, no client. Read next: `parse.rs`.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::streams::{GroupCreation, StartFrom};
-use crate::streams::{GroupName, StreamKey};
+use crate::api::v1alpha1::StreamStage;
+use crate::streams::{GroupName, Keys, StreamKey};
 
-/// A valid stage.
+mod checks;
+mod parse;
+mod pod;
+
+pub use crate::api::Violation;
+pub use crate::streams::{GroupCreation, StartFrom};
+
+/// A valid stage: only [`Stage::parse`] makes one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
     /// `metadata.name`.
@@ -45,6 +52,23 @@ pub struct Stage {
     pub engine_resources: serde_json::Value,
     /// The pod template, as given.
     pub template: serde_json::Value,
+    /// Every key of the stage.
+    keys: Keys,
+}
+
+impl Stage {
+    /// The stage that a StreamStage describes, with every default settled.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its field, the value, and the rule.
+    pub fn parse(stage: &StreamStage) -> Result<Self, Vec<Violation>> {
+        parse::parse(stage)
+    }
+
+    /// Every key of the stage, as its source, its group and its dead-letter stream name them.
+    pub fn keys(&self) -> Keys {
+        self.keys.clone()
+    }
 }
 
 /// Where a stage's Redis is.

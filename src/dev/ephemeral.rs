@@ -1,0 +1,86 @@
+//! A redis-server for one local run: on a free port of the loopback interface, in memory only, gone with the run.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+use crate::clock::Clock;
+
+/// How long a new server may take to answer.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often a new server is asked.
+const ASKED_EVERY: Duration = Duration::from_millis(20);
+
+/// A server that lives as long as this value.
+#[derive(Debug)]
+pub(super) struct EphemeralServer {
+    address: SocketAddr,
+    _process: Child,
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoServer {
+    #[error(
+        "no redis-server on the PATH: install Debian's package redis-server, or name a server with --redis"
+    )]
+    NotInstalled,
+    #[error("cannot start redis-server")]
+    CannotStart(#[from] io::Error),
+    #[error("the redis-server that was started ({0}) does not answer")]
+    Silent(SocketAddr),
+}
+
+impl EphemeralServer {
+    pub(super) async fn start(clock: Clock) -> Result<Self, NoServer> {
+        // The port is free at this moment; another process may take it, and then the server ends at once and is missed.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+            .local_addr()?
+            .port();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let process = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+            .args([
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--maxmemory-policy",
+                "noeviction",
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // A Ctrl-C is for the worker, which still needs its server to drain.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| {
+                if error.kind() == io::ErrorKind::NotFound {
+                    NoServer::NotInstalled
+                } else {
+                    NoServer::CannotStart(error)
+                }
+            })?;
+        let deadline = clock.now() + STARTS_WITHIN;
+        while TcpStream::connect(address).await.is_err() {
+            if clock.now() >= deadline {
+                return Err(NoServer::Silent(address));
+            }
+            clock.until(clock.now() + ASKED_EVERY).await;
+        }
+        Ok(Self {
+            address,
+            _process: process,
+        })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}

@@ -1,0 +1,325 @@
+//! The local run: a manifest in, the engine in the foreground, a summary out.
+//!
+//! Without `--redis` it has a redis-server of its own, never the manifest's: a laptop must not eat production.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cli::{DevArgs, DevRedis};
+use crate::clock::Clock;
+use crate::deadletters::request::Output;
+use crate::engine::handler::exec::{ExecHandler, ExecSettings};
+use crate::engine::handler::http::{HttpHandler, HttpSettings};
+use crate::engine::observer::Health;
+use crate::engine::{self, Identity, Summary, Surroundings};
+use crate::manifest::{self, ManifestError};
+use crate::printable::escaped;
+use crate::serve::{self, CannotListen, Endpoints};
+use crate::shutdown::Shutdown;
+use crate::stage::{HandlerSpec, Stage};
+use crate::streams::redis::RedisBroker;
+use crate::streams::{Broker, ConsumerName, Credentials, NoPrefix};
+use crate::worker_config::WorkerConfig;
+
+mod ephemeral;
+mod input;
+
+use ephemeral::{EphemeralServer, NoServer};
+use input::{BadInput, Entries};
+
+/// A bad manifest exits like a wrong use.
+const USAGE: u8 = 2;
+
+/// How often `--until-idle` looks, and how often it must find nothing.
+const LOOKS_EVERY: Duration = Duration::from_millis(250);
+const IDLE_LOOKS: u32 = 2;
+
+/// An add that the server did not take is tried again after this long.
+const ADDS_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// Why a local run failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("cannot read {path}")]
+    Unreadable {
+        path: String,
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Server(#[from] NoServer),
+    #[error(transparent)]
+    Listen(#[from] CannotListen),
+    #[error(transparent)]
+    Input(#[from] BadInput),
+    #[error("cannot hear signals")]
+    Signals(#[source] std::io::Error),
+    #[error("the source stream's name leaves no room for derived keys")]
+    Keys(#[from] NoPrefix),
+    #[error("the handler's path cannot be asked for")]
+    Path(#[from] engine::handler::http::InvalidPath),
+    #[error("metrics cannot be registered")]
+    Metrics(#[from] prometheus::Error),
+    #[error("cannot print the summary")]
+    Print(#[source] std::io::Error),
+}
+
+impl Failure {
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Unreadable { .. } | Self::Manifest(_) => USAGE.into(),
+            Self::Server(_)
+            | Self::Listen(_)
+            | Self::Input(_)
+            | Self::Signals(_)
+            | Self::Keys(_)
+            | Self::Path(_)
+            | Self::Metrics(_)
+            | Self::Print(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Runs a stage until a signal, or until it is idle where that was asked for.
+pub async fn run(args: DevArgs) -> ExitCode {
+    let shutdown = match Shutdown::on_signals().map_err(Failure::Signals) {
+        Ok(shutdown) => shutdown,
+        Err(failure) => return fail(&failure),
+    };
+    match Box::pin(run_stage(args, shutdown.clone())).await {
+        Ok(()) => shutdown
+            .exit_code()
+            .map_or(ExitCode::SUCCESS, ExitCode::from),
+        Err(failure) => fail(&failure),
+    }
+}
+
+fn fail(failure: &Failure) -> ExitCode {
+    let causes = std::iter::successors(Some(failure as &dyn std::error::Error), |e| e.source());
+    let text: Vec<String> = causes.map(ToString::to_string).collect();
+    for line in text.join(": ").lines() {
+        eprintln!("error: {}", escaped(line));
+    }
+    failure.exit_code()
+}
+
+async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
+    let clock = Clock::start();
+    let stage = read_manifest(&args.manifest)?;
+    let (config, _server) = aim(&stage, &args.redis, clock).await?;
+    let identity = identity();
+    let broker = Arc::new(RedisBroker::new(engine::settings(
+        &config,
+        identity.consumer.clone(),
+    )?));
+    let around = Surroundings {
+        clock,
+        registry: prometheus::Registry::new(),
+        health: Arc::new(Health::default()),
+        shutdown: shutdown.clone(),
+    };
+    if let Some(address) = args.listen {
+        let bound = serve::serve(address, endpoints(&around), shutdown.abort.clone()).await?;
+        tracing::info!(address = %bound, "serving /livez, /readyz and /metrics");
+    }
+    let entries = match &args.input {
+        Some(input) => Some(Entries::open(input)?),
+        None => None,
+    };
+    let companion = tokio::spawn(accompany(
+        Arc::clone(&broker),
+        entries,
+        args.until_idle,
+        shutdown.clone(),
+        clock,
+    ));
+    let summary = Box::pin(work(config, broker, &identity, around)).await?;
+    // It ends with the order to stop, which the worker has carried out.
+    shutdown.drain.cancel();
+    let fed = companion.await.unwrap_or(Ok(()));
+    print(summary, args.output).map_err(Failure::Print)?;
+    fed.map_err(Failure::Input)
+}
+
+fn read_manifest(path: &Path) -> Result<Stage, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|source| Failure::Unreadable {
+        path: path.display().to_string(),
+        source,
+    })?;
+    Ok(manifest::parse(&text)?)
+}
+
+/// The config, aimed at the Redis that was asked for; a server of our own lives as long as what is returned.
+async fn aim(
+    stage: &Stage,
+    redis: &DevRedis,
+    clock: Clock,
+) -> Result<(WorkerConfig, Option<EphemeralServer>), Failure> {
+    let mut config = WorkerConfig::of(stage, Credentials::None);
+    let mut server = None;
+    match redis {
+        DevRedis::Manifest(credentials) => config.redis.credentials = credentials.clone(),
+        DevRedis::Url(url) => {
+            config.redis.address.clone_from(&url.address);
+            config.redis.database = url.database;
+            config.redis.credentials = url.credentials.clone();
+        }
+        DevRedis::Ephemeral => {
+            let own = EphemeralServer::start(clock).await?;
+            config.redis.address = own.address().to_string();
+            config.redis.database = 0;
+            tracing::info!(
+                address = config.redis.address,
+                "started a redis-server for this run"
+            );
+            server = Some(own);
+        }
+    }
+    Ok((config, server))
+}
+
+fn identity() -> Identity {
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let consumer = ConsumerName::unique(&host, fastrand::u32(..));
+    Identity {
+        consumer,
+        pod: host,
+        image: None,
+    }
+}
+
+fn endpoints(around: &Surroundings) -> Endpoints {
+    let (live, ready) = (Arc::clone(&around.health), Arc::clone(&around.health));
+    let clock = around.clock;
+    Endpoints {
+        registry: around.registry.clone(),
+        live: Arc::new(move || live.is_live(clock.now())),
+        ready: Arc::new(move || ready.is_ready()),
+    }
+}
+
+async fn work(
+    config: WorkerConfig,
+    broker: Arc<RedisBroker>,
+    identity: &Identity,
+    around: Surroundings,
+) -> Result<Summary, Failure> {
+    let has_output = config.output.is_some();
+    let concurrency = config.delivery.concurrency;
+    let (namespace, stage) = (config.namespace.clone(), config.stage.clone());
+    match config.handler.clone() {
+        HandlerSpec::Http { port, path } => {
+            let handler = HttpHandler::new(HttpSettings {
+                host: "127.0.0.1".to_owned(),
+                port,
+                path,
+                namespace,
+                stage,
+                source: config.source.stream.clone(),
+                has_output,
+                concurrency,
+                clock: around.clock,
+            })?;
+            Ok(engine::run(config, broker, handler, identity, around).await?)
+        }
+        HandlerSpec::Exec { command } => {
+            let settings = ExecSettings {
+                command,
+                concurrency,
+                namespace,
+                stage,
+                has_output,
+            };
+            let handler = ExecHandler::new(settings);
+            Ok(engine::run(config, broker, handler, identity, around).await?)
+        }
+    }
+}
+
+/// What goes on beside the engine: the input is added, then the stage is watched until it is idle.
+async fn accompany(
+    broker: Arc<RedisBroker>,
+    entries: Option<Entries>,
+    until_idle: bool,
+    shutdown: Shutdown,
+    clock: Clock,
+) -> Result<(), BadInput> {
+    let work = async {
+        if let Some(mut entries) = entries
+            && let Err(error) = feed(&broker, &mut entries, clock).await
+        {
+            shutdown.drain.cancel();
+            return Err(error);
+        }
+        if until_idle {
+            wait_until_idle(&broker, clock).await;
+            shutdown.drain.cancel();
+        }
+        Ok(())
+    };
+    tokio::select! {
+        done = work => done,
+        () = shutdown.drain.cancelled() => Ok(()),
+    }
+}
+
+async fn feed(broker: &RedisBroker, entries: &mut Entries, clock: Clock) -> Result<(), BadInput> {
+    let mut added = 0_u64;
+    while let Some(fields) = entries.next().await? {
+        // A Redis that is not there (yet) is waited for. An add whose reply was lost is made again: at least once.
+        while let Err(error) = broker.add(&fields).await {
+            tracing::debug!(%error, "an entry could not be added yet");
+            clock.until(clock.now() + ADDS_AGAIN_AFTER).await;
+        }
+        added += 1;
+    }
+    tracing::info!(added, "all of the input was added");
+    Ok(())
+}
+
+async fn wait_until_idle(broker: &RedisBroker, clock: Clock) {
+    let mut idle = 0;
+    while idle < IDLE_LOOKS {
+        clock.until(clock.now() + LOOKS_EVERY).await;
+        let seen = broker.backlog().await;
+        idle = if seen.is_ok_and(|backlog| backlog.is_idle()) {
+            idle + 1
+        } else {
+            0
+        };
+    }
+}
+
+fn print(summary: Summary, output: Output) -> std::io::Result<()> {
+    let Summary {
+        done,
+        skipped,
+        retried,
+        dead_lettered,
+        released,
+        lost,
+    } = summary;
+    let mut out = std::io::stdout();
+    match output {
+        Output::Json => writeln!(
+            out,
+            "{}",
+            serde_json::json!({
+                "done": done, "skipped": skipped, "retried": retried,
+                "deadLettered": dead_lettered, "released": released, "lost": lost,
+            })
+        ),
+        Output::Text => writeln!(
+            out,
+            "done {done}, skipped {skipped}, retried {retried}, dead-lettered {dead_lettered}, \
+             released {released}, lost {lost}"
+        ),
+    }
+}

@@ -1,0 +1,148 @@
+//! The way out: nothing new, what has not started is handed back, what runs may finish. Pure.
+//!
+//! A planned stop costs no entry a delivery or an attempt, as long as Redis answers.
+
+use std::time::Duration;
+
+use super::held::{Held, Phase};
+use super::{Core, Order, Task};
+use crate::streams::{Error, Meta, Place, Settlement};
+
+/// A parked read that goes on is told again to end after this long.
+pub(super) const UNBLOCK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// After the drain timeout, so long for cancelled handlers to answer and for the last settlements.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// The same, when the order was to stop at once.
+const LAST_WORDS_AT_ONCE: Duration = Duration::from_secs(2);
+
+/// A drain under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drain {
+    /// Then running handlers are cancelled.
+    deadline: Duration,
+    /// Then it is over, whatever is left.
+    hard: Duration,
+    over: bool,
+}
+
+impl Drain {
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    pub(super) fn hard_deadline(&self) -> Duration {
+        self.hard
+    }
+}
+
+impl Core {
+    /// The order to stop: with time for what runs, or (`at_once`) without.
+    pub fn drain(&mut self, at_once: bool, now: Duration) {
+        let (grace, last_words) = if at_once {
+            (Duration::ZERO, LAST_WORDS_AT_ONCE)
+        } else {
+            (self.config.drain_timeout, LAST_WORDS)
+        };
+        let deadline = now + grace;
+        let before = self.drain.map_or(deadline, |drain| drain.deadline);
+        let deadline = deadline.min(before);
+        self.drain = Some(Drain {
+            deadline,
+            hard: deadline + last_words,
+            over: false,
+        });
+    }
+
+    /// Whether the order to stop was given.
+    pub fn is_draining(&self) -> bool {
+        self.drain.is_some()
+    }
+
+    pub(super) fn drain_step(&mut self, now: Duration) {
+        let Some(drain) = self.drain.filter(|drain| !drain.over) else {
+            return;
+        };
+        if self.out.read.is_some() && self.is_connected() {
+            self.order_unblock(now);
+        }
+        self.release_waiting();
+        if now >= drain.deadline {
+            self.cancel_running();
+        }
+        let empty = self.held.is_empty() && self.out.read.is_none() && self.out.reclaim == 0;
+        if now >= drain.hard || (empty && !self.is_connected()) {
+            self.end_drain();
+        } else if empty && !self.out.has(Task::Retire) && self.may_act(now) {
+            self.out.begin(Task::Retire);
+            self.orders.push(Order::Retire { own: true });
+        }
+    }
+
+    /// Consumers were deleted, or not.
+    pub fn retired(&mut self, own: bool, result: Result<u64, Error>, now: Duration) {
+        self.out.end(Task::Retire);
+        if own {
+            self.end_drain();
+        } else if let Err(error) = result {
+            self.session_ended(&error, now);
+        }
+    }
+
+    fn end_drain(&mut self) {
+        if let Some(drain) = &mut self.drain {
+            drain.over = true;
+        }
+    }
+
+    /// Hands back every waiting entry whose count on the server is what it must be; the others follow.
+    pub(super) fn release_waiting(&mut self) {
+        let max = self.max_deliveries();
+        let waiting: Vec<(Place, Option<Meta>)> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.is_waiting())
+            .map(|(place, held)| {
+                let ready = held.gone || held.count == held.resting_count();
+                (place, ready.then(|| meta_of_release(held, max)))
+            })
+            .collect();
+        for (place, meta) in waiting {
+            match meta {
+                Some(meta) => self.settle(place, Settlement::Release { meta }),
+                None => self.to_count.push(place),
+            }
+        }
+    }
+
+    fn cancel_running(&mut self) {
+        let running: Vec<Place> = self
+            .held
+            .iter()
+            .filter(|(_, held)| matches!(held.phase, Phase::Running { ending: false, .. }))
+            .map(|(place, _)| place)
+            .collect();
+        for place in running {
+            self.held.update(place, |held| {
+                if let Phase::Running { ending, .. } = &mut held.phase {
+                    *ending = true;
+                }
+            });
+            self.orders.push(Order::Cancel(place));
+        }
+    }
+}
+
+/// What a released entry carries on: the charges so far, and its mark.
+fn meta_of_release(held: &Held, max_deliveries: u32) -> Meta {
+    Meta {
+        crashes: held.charged(max_deliveries) + u32::from(held.suspect),
+        suspect: held.suspect,
+        ..held.entry.meta.clone()
+    }
+}

@@ -1,0 +1,358 @@
+//! What becomes of an entry when its run ended, and when its settlement came back. Pure.
+
+use std::time::Duration;
+
+use super::held::{Phase, Settling};
+use super::{Core, Fact, Order, SettledKind, Task};
+use crate::engine::letter_context::Reason;
+use crate::engine::outcome::{Failure, Outcome};
+use crate::engine::settle::{self, Standing};
+use crate::streams::{
+    Error, MAX_BATCH, Place, Refusal, RefusalReason, Settle, Settled, Settlement,
+};
+
+/// Connections that break within this time of the first one broke together.
+const LIMBO_FOR: Duration = Duration::from_secs(1);
+
+/// The first wait before a refused settlement is tried again, and the longest.
+const REFUSED_FIRST: Duration = Duration::from_millis(250);
+const REFUSED_LONGEST: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// The handler answered a call (or its process, connection or time ended).
+    pub fn answered(&mut self, place: Place, outcome: Outcome, now: Duration) {
+        let Some(Phase::Running { since, alone, .. }) =
+            self.held.get(place).map(|h| h.phase.clone())
+        else {
+            // Its lease was lost meanwhile: the answer is of no use.
+            return;
+        };
+        self.note_outcome(place, &outcome, now.saturating_sub(since), now);
+        self.leave_solitude(place, Some((since, now)));
+        match outcome {
+            Outcome::Unavailable { reason } => {
+                if self.breaker.is_closed() {
+                    self.fact(Fact::BreakerOpened(reason));
+                }
+                self.breaker.trip(reason, now);
+                self.rest(place);
+            }
+            Outcome::Cancelled => self.rest(place),
+            Outcome::Crashed {
+                error,
+                alone: false,
+            } if !alone && !self.was_only_one() => {
+                self.held.enter(place, Phase::Limbo { since: now, error });
+                self.limbo.push(place);
+            }
+            Outcome::Done { .. }
+            | Outcome::Retry { .. }
+            | Outcome::Reject { .. }
+            | Outcome::Busy { .. }
+            | Outcome::Crashed { .. } => self.decide(place, outcome, now),
+        }
+    }
+
+    /// Whether nothing but the entry whose run just ended was with the handler.
+    fn was_only_one(&self) -> bool {
+        self.held.active() <= 1 && self.limbo.is_empty()
+    }
+
+    fn note_outcome(&mut self, place: Place, outcome: &Outcome, took: Duration, now: Duration) {
+        let was_failing = self.throttle.is_throttling();
+        let concurrency = self.config.delivery.concurrency;
+        let (name, error_type) = self.tallies.ended(outcome, took);
+        match outcome {
+            Outcome::Done { .. } | Outcome::Reject { .. } => {
+                self.breaker.answered();
+                self.throttle.succeeded(concurrency);
+            }
+            Outcome::Retry { .. } => {
+                self.breaker.answered();
+                let jitter = self.random.f64();
+                let policy = &self.config.retry;
+                self.throttle
+                    .failed(now, |n| settle::backoff(policy, n, jitter));
+            }
+            Outcome::Busy { .. } | Outcome::Crashed { .. } => {
+                self.breaker.answered();
+                self.throttle.interrupted();
+            }
+            Outcome::Unavailable { .. } | Outcome::Cancelled => {}
+        }
+        if was_failing != self.throttle.is_throttling() {
+            self.fact(Fact::FailingAll(!was_failing));
+        }
+        self.fact(Fact::Ended {
+            place,
+            outcome: name,
+            took,
+            error_type,
+        });
+    }
+
+    fn decide(&mut self, place: Place, outcome: Outcome, now: Duration) {
+        let jitter = self.random.f64();
+        let Some(held) = self.held.get(place) else {
+            return;
+        };
+        let at = Standing {
+            entry: &held.entry,
+            key: &held.key,
+            charged: held.charged(self.max_deliveries()),
+            now_ms: self.wall_ms(now),
+            jitter,
+        };
+        match settle::decide(outcome, &at, &self.config, &self.writer) {
+            Some(settlement) => self.settle(place, settlement),
+            None => self.rest(place),
+        }
+    }
+
+    /// Connections that broke: one alone within a second was the culprit; of several each is a suspect.
+    pub(super) fn resolve_limbo(&mut self, now: Duration) {
+        if self
+            .limbo_until()
+            .is_none_or(|until| now < until && self.drain.is_none())
+        {
+            return;
+        }
+        let places = std::mem::take(&mut self.limbo);
+        let several = places.len() > 1;
+        for place in places {
+            let Some(Phase::Limbo { error, .. }) = self.held.get(place).map(|h| h.phase.clone())
+            else {
+                continue;
+            };
+            if several {
+                self.suspect(place, now);
+            } else {
+                self.decide(place, Outcome::Crashed { error, alone: true }, now);
+            }
+        }
+    }
+
+    /// When the breaks seen so far are judged.
+    pub(super) fn limbo_until(&self) -> Option<Duration> {
+        let first = self
+            .limbo
+            .iter()
+            .find_map(|place| match self.held.get(*place)?.phase {
+                Phase::Limbo { since, .. } => Some(since),
+                Phase::Waiting
+                | Phase::Starting { .. }
+                | Phase::Running { .. }
+                | Phase::Settling(_) => None,
+            });
+        first.map(|since| since + LIMBO_FOR)
+    }
+
+    /// The charge of its run stands until it starts alone; with a limit of one there is no such start.
+    fn suspect(&mut self, place: Place, now: Duration) {
+        if self.max_deliveries() == 1 {
+            self.held.update(place, |held| held.base += 1);
+            self.condemn(place, Reason::DeliveriesExhausted, now);
+        } else {
+            self.held.update(place, |held| held.suspect = true);
+            self.rest(place);
+        }
+    }
+
+    pub(super) fn order_settle(&mut self, now: Duration) {
+        if self.out.has(Task::Settle) {
+            return;
+        }
+        while let Some((at, place)) = self.refused.first().copied().filter(|(at, _)| *at <= now) {
+            self.refused.remove(&(at, place));
+            self.to_settle.push_back(place);
+        }
+        let mut batch = Vec::new();
+        while batch.len() < MAX_BATCH {
+            let Some(place) = self.to_settle.pop_front() else {
+                break;
+            };
+            let Some(held) = self.held.get(place) else {
+                continue;
+            };
+            let Phase::Settling(settling) = &held.phase else {
+                continue;
+            };
+            if settling.sent {
+                continue;
+            }
+            batch.push(Settle {
+                entry: held.entry.clone(),
+                settlement: settling.settlement.clone(),
+                unowned: held.gone,
+            });
+            self.change_settling(place, |settling| settling.sent = true);
+        }
+        if !batch.is_empty() {
+            self.out.begin(Task::Settle);
+            self.orders.push(Order::Settle(batch));
+        }
+    }
+
+    /// A batch of settlements came back.
+    pub fn settled(&mut self, sent: &[Place], result: Result<Vec<Settled>, Error>, now: Duration) {
+        self.out.end(Task::Settle);
+        match result {
+            Ok(replies) => {
+                for (place, reply) in sent.iter().zip(replies) {
+                    self.settled_one(*place, reply, now);
+                }
+            }
+            Err(error) => {
+                for place in sent.iter().rev() {
+                    self.held.update(*place, |held| held.doubtful = true);
+                    self.change_settling(*place, |settling| settling.sent = false);
+                    self.to_settle.push_front(*place);
+                }
+                self.session_ended(&error, now);
+            }
+        }
+    }
+
+    fn settled_one(&mut self, place: Place, reply: Settled, now: Duration) {
+        let Some(held) = self.held.get(place) else {
+            return;
+        };
+        let Phase::Settling(settling) = held.phase.clone() else {
+            return;
+        };
+        let doubtful = held.doubtful;
+        match reply {
+            Settled::Applied => self.finish(place, &settling.settlement, now, false),
+            Settled::AlreadyDone => self.finish(place, &settling.settlement, now, !doubtful),
+            // The reply to an earlier try was lost: that try went through.
+            Settled::NotOurs if doubtful => self.finish(place, &settling.settlement, now, false),
+            Settled::NotOurs => self.lose(place),
+            Settled::Refused(refusal) => self.refuse(place, settling, refusal, now),
+        }
+    }
+
+    /// The entry is acknowledged: it is out of our hands.
+    pub(super) fn finish(&mut self, place: Place, how: &Settlement, now: Duration, skipped: bool) {
+        let kind = match how {
+            Settlement::Commit { .. } if skipped => SettledKind::Skipped,
+            Settlement::Commit { .. } => SettledKind::Done,
+            Settlement::RetryAfter { delay, .. } => {
+                // Who delays an entry promotes it itself when due.
+                self.due.promote = self.due.promote.min(now + *delay);
+                SettledKind::Retried
+            }
+            Settlement::DeadLetter { .. } => SettledKind::DeadLettered,
+            Settlement::Release { .. } => SettledKind::Released,
+        };
+        let was_blocked = self.held.blocked() > 0;
+        let Some(held) = self.held.remove(place) else {
+            return;
+        };
+        self.memory_full &= !adds(how);
+        self.tallies.settled(kind);
+        self.fact(Fact::Settled { place, kind });
+        if was_blocked && self.held.blocked() == 0 {
+            self.memory_full = false;
+            self.fact(Fact::Unblocked);
+        }
+        if matches!(kind, SettledKind::Done | SettledKind::Skipped) && self.keeps_ledger() {
+            for twin in self.held.waiting_twins(&held.key) {
+                self.skip(twin);
+            }
+        }
+    }
+
+    fn refuse(&mut self, place: Place, settling: Settling, refusal: Refusal, now: Duration) {
+        if refusal.reason == RefusalReason::TooLarge && self.settle_too_large(place, &settling, now)
+        {
+            return;
+        }
+        if matches!(settling.settlement, Settlement::Release { .. }) {
+            // It stays pending at its count: reclaim will find it.
+            self.held.remove(place);
+            return;
+        }
+        let first_time = settling
+            .refused
+            .as_ref()
+            .is_none_or(|(before, _)| *before != refusal);
+        if first_time {
+            self.fact(Fact::Refused {
+                place,
+                refusal: refusal.clone(),
+            });
+        }
+        self.memory_full |= refusal.reason == RefusalReason::OutOfMemory;
+        let wait = REFUSED_FIRST
+            .saturating_mul(1 << settling.refusals.min(10))
+            .min(REFUSED_LONGEST);
+        let since = settling.refused.as_ref().map_or(now, |(_, since)| *since);
+        let next = Settling {
+            sent: false,
+            refusals: settling.refusals.saturating_add(1),
+            refused: Some((refusal, since)),
+            ..settling
+        };
+        self.held.enter(place, Phase::Settling(next));
+        self.refused.insert((now + wait, place));
+    }
+
+    /// More than one call can carry: a retry becomes a dead letter, an output an error. A release stays pending.
+    fn settle_too_large(&mut self, place: Place, settling: &Settling, now: Duration) -> bool {
+        match settling.settlement {
+            Settlement::RetryAfter { .. } => {
+                let jitter = self.random.f64();
+                let Some(held) = self.held.get(place) else {
+                    return true;
+                };
+                let at = Standing {
+                    entry: &held.entry,
+                    key: &held.key,
+                    charged: held.charged(self.max_deliveries()),
+                    now_ms: self.wall_ms(now),
+                    jitter,
+                };
+                let letter = settle::too_large(&at, &self.writer);
+                self.settle(place, letter);
+                true
+            }
+            Settlement::Commit { .. } => {
+                let error = Failure::new("InvalidOutput", "an output holds more than 7,000 values");
+                self.decide(place, Outcome::Retry { error, after: None }, now);
+                true
+            }
+            Settlement::DeadLetter { .. } | Settlement::Release { .. } => false,
+        }
+    }
+
+    /// Somebody else has the entry, or has settled it: nothing more is done here.
+    pub(super) fn lose(&mut self, place: Place) {
+        let Some(held) = self.held.remove(place) else {
+            return;
+        };
+        self.leave_solitude(place, None);
+        if matches!(held.phase, Phase::Running { .. }) {
+            self.orders.push(Order::Cancel(place));
+        }
+        self.tallies.leases_lost += 1;
+        self.fact(Fact::LeaseLost(place));
+    }
+
+    fn change_settling(&mut self, place: Place, change: impl FnOnce(&mut Settling)) {
+        self.held.update(place, |held| {
+            if let Phase::Settling(settling) = &mut held.phase {
+                change(settling);
+            }
+        });
+    }
+}
+
+/// Whether carrying it out writes anything beside the ack.
+fn adds(settlement: &Settlement) -> bool {
+    match settlement {
+        Settlement::Commit { outputs, key, .. } => !outputs.is_empty() || key.is_some(),
+        Settlement::RetryAfter { .. }
+        | Settlement::DeadLetter { .. }
+        | Settlement::Release { .. } => true,
+    }
+}

@@ -1,0 +1,237 @@
+//! The entries a worker holds, by phase, with the counts that decide how much more it may take. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::outcome::Failure;
+use crate::engine::settle::{self, Guard};
+use crate::streams::{Entry, IdempotencyKey, Place, Refusal, Settlement};
+
+/// One entry in this consumer's pending list.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) entry: Arc<Entry>,
+    pub(super) key: IdempotencyKey,
+    /// The delivery count on the server, as last known.
+    pub(super) count: u32,
+    /// The count without the start to come (or under way): what an uncharged end writes back.
+    pub(super) base: u32,
+    /// It ran beside others when their process died; the charge of that run stands until it starts alone.
+    pub(super) suspect: bool,
+    /// Trimmed while held under a good lease: it has no owner any more, and needs none.
+    pub(super) gone: bool,
+    /// A settlement was sent and its reply was lost: it may have been settled already.
+    pub(super) doubtful: bool,
+    pub(super) phase: Phase,
+}
+
+/// What a held entry waits for.
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    /// For a slot.
+    Waiting,
+    /// For its start to be written.
+    Starting { alone: bool },
+    /// For the handler.
+    Running {
+        since: Duration,
+        alone: bool,
+        ending: bool,
+    },
+    /// For the word on who broke the handler's process.
+    Limbo { since: Duration, error: Failure },
+    /// For its settlement.
+    Settling(Settling),
+}
+
+/// A settlement on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Settling {
+    pub(super) settlement: Settlement,
+    /// It is in the batch that was sent and not answered.
+    pub(super) sent: bool,
+    /// Refused so often.
+    pub(super) refusals: u32,
+    /// The last refusal, and since when.
+    pub(super) refused: Option<(Refusal, Duration)>,
+}
+
+impl Settling {
+    pub(super) fn new(settlement: Settlement) -> Self {
+        Self {
+            settlement,
+            sent: false,
+            refusals: 0,
+            refused: None,
+        }
+    }
+}
+
+impl Held {
+    /// The charged starts that ended in nothing, without the start to come (or under way).
+    pub(super) fn charged(&self, max_deliveries: u32) -> u32 {
+        settle::charges(self.base, settle::carried(&self.entry.meta), max_deliveries)
+    }
+
+    /// Whether, and how, it may start.
+    pub(super) fn guard(&self, max_deliveries: u32) -> Guard {
+        settle::guard(self.charged(max_deliveries), self.suspect, max_deliveries)
+    }
+
+    /// The count the server must have while the entry waits, or after an uncharged end.
+    pub(super) fn resting_count(&self) -> u32 {
+        self.base + u32::from(self.suspect)
+    }
+
+    /// The count the server must have now; whatever it is for an entry that is being settled.
+    pub(super) fn due_count(&self) -> u32 {
+        match self.phase {
+            Phase::Waiting => self.resting_count(),
+            Phase::Starting { .. } | Phase::Running { .. } | Phase::Limbo { .. } => self.base + 1,
+            Phase::Settling(_) => self.count,
+        }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.phase, Phase::Waiting)
+    }
+
+    /// Whether it takes one of the worker's slots: everything but a settlement that is not refused.
+    fn takes_slot(&self) -> bool {
+        self.is_blocked() || !matches!(self.phase, Phase::Settling(_))
+    }
+
+    /// Whether the server refuses its settlement.
+    fn is_blocked(&self) -> bool {
+        matches!(&self.phase, Phase::Settling(settling) if settling.refused.is_some())
+    }
+
+    /// Whether the handler has it, or is about to.
+    fn is_active(&self) -> bool {
+        matches!(self.phase, Phase::Starting { .. } | Phase::Running { .. })
+    }
+}
+
+/// All entries held, and their counts.
+#[derive(Debug, Default)]
+pub(super) struct Holdings {
+    entries: BTreeMap<Place, Held>,
+    /// The entry that a key's work is under way for; its twins wait.
+    working: HashMap<IdempotencyKey, Place>,
+    /// How many entries of each key are held.
+    keys: HashMap<IdempotencyKey, usize>,
+    blocked: usize,
+    slots: usize,
+    active: usize,
+}
+
+impl Holdings {
+    pub(super) fn get(&self, place: Place) -> Option<&Held> {
+        self.entries.get(&place)
+    }
+
+    pub(super) fn contains(&self, place: Place) -> bool {
+        self.entries.contains_key(&place)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &Held)> {
+        self.entries.iter().map(|(place, held)| (*place, held))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Entries that take a slot.
+    pub(super) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Entries that the handler has, or is about to get.
+    pub(super) fn active(&self) -> usize {
+        self.active
+    }
+
+    /// Entries whose settlement is refused.
+    pub(super) fn blocked(&self) -> usize {
+        self.blocked
+    }
+
+    /// Waiting entries of a key that has just been committed, and that the ledger decides about.
+    pub(super) fn waiting_twins(&self, key: &IdempotencyKey) -> Vec<Place> {
+        if !self.keys.contains_key(key) {
+            return Vec::new();
+        }
+        let twins = self
+            .entries
+            .iter()
+            .filter(|(_, held)| held.key == *key && held.is_waiting() && !held.entry.meta.force);
+        twins.map(|(place, _)| *place).collect()
+    }
+
+    /// Takes an entry in.
+    pub(super) fn insert(&mut self, place: Place, held: Held) {
+        self.remove(place);
+        self.count_in(&held);
+        self.mark_working(place, &held);
+        self.entries.insert(place, held);
+    }
+
+    /// Lets an entry go.
+    pub(super) fn remove(&mut self, place: Place) -> Option<Held> {
+        let held = self.entries.remove(&place)?;
+        self.count_out(&held);
+        if self.working.get(&held.key) == Some(&place) {
+            self.working.remove(&held.key);
+        }
+        Some(held)
+    }
+
+    /// Changes an entry in place, keeping the counts true. Nothing happens if it is not held.
+    pub(super) fn update(&mut self, place: Place, change: impl FnOnce(&mut Held)) {
+        if let Some(mut held) = self.remove(place) {
+            change(&mut held);
+            self.insert(place, held);
+        }
+    }
+
+    /// Moves an entry to another phase.
+    pub(super) fn enter(&mut self, place: Place, phase: Phase) {
+        self.update(place, |held| held.phase = phase);
+    }
+
+    /// Whether another entry of the same key is being worked on.
+    pub(super) fn has_working_twin(&self, place: Place, key: &IdempotencyKey) -> bool {
+        self.working.get(key).is_some_and(|other| *other != place)
+    }
+
+    fn mark_working(&mut self, place: Place, held: &Held) {
+        if !held.is_waiting() {
+            self.working.entry(held.key.clone()).or_insert(place);
+        }
+    }
+
+    fn count_in(&mut self, held: &Held) {
+        self.slots += usize::from(held.takes_slot());
+        self.active += usize::from(held.is_active());
+        self.blocked += usize::from(held.is_blocked());
+        *self.keys.entry(held.key.clone()).or_default() += 1;
+    }
+
+    fn count_out(&mut self, held: &Held) {
+        self.slots -= usize::from(held.takes_slot());
+        self.active -= usize::from(held.is_active());
+        self.blocked -= usize::from(held.is_blocked());
+        if let Some(count) = self.keys.get_mut(&held.key) {
+            *count -= 1;
+            if *count == 0 {
+                self.keys.remove(&held.key);
+            }
+        }
+    }
+}

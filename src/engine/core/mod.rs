@@ -1,0 +1,466 @@
+//! The engine's decisions: what happened goes in, what to do next comes out.
+//!
+//! [`Core`] is one synchronous state machine that owns a worker's slots, leases, timers and settlements. It reads no clock and
+//! touches no network: `engine/worker.rs` performs its [`Order`]s and reports back, and may be replaced by a simulation. Each
+//! kind of order to the server is out at most once at a time, so nothing here races with itself.
+//!
+//! | file | what it decides |
+//! | --- | --- |
+//! | `held.rs` | what is held, in which phase, and what that occupies |
+//! | `intake.rs` | what becomes of entries that a read or a claim brought |
+//! | `starts.rs` | which waiting entry starts next, alone or beside others |
+//! | `endings.rs` | what becomes of an entry when its run or its settlement ended |
+//! | `leases.rs` | renewal, and what a renewal found |
+//! | `upkeep.rs` | the session, the timers, and when to read |
+//! | `drain.rs` | the way out |
+//! | `reporting.rs` | what the worker tells of itself |
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::breaker::{Breaker, Throttle};
+use super::letter_context::Writer;
+use super::outcome::UnavailableReason;
+use super::report::Tallies;
+use super::session::{History, SessionEnd};
+use crate::streams::{
+    Entry, IdempotencyKey, Opened, Place, ReclaimCursor, Refusal, SetCount, Settle,
+};
+use crate::worker_config::{Ledger, WorkerConfig};
+
+mod drain;
+mod endings;
+mod held;
+mod intake;
+mod leases;
+mod reporting;
+mod starts;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+use held::Holdings;
+pub use intake::{Arrival, keys_to_check};
+pub use upkeep::report_every;
+
+/// Something to do. What comes back is told to the [`Core`] by the method named.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// Open a session; [`Core::connected`].
+    Connect,
+    /// Read from `P:retry` without waiting; [`Core::arrived`].
+    ReadRetry {
+        /// At most so many.
+        count: usize,
+    },
+    /// Read from both streams; [`Core::arrived`].
+    Read {
+        /// At most so many of each.
+        count: usize,
+    },
+    /// End the parked read; nothing comes back.
+    Unblock,
+    /// Claim entries of silent workers; [`Core::reclaimed`].
+    Reclaim {
+        /// Where to go on.
+        cursor: ReclaimCursor,
+        /// At most so many.
+        limit: usize,
+    },
+    /// Write delivery counts; [`Core::counted`].
+    SetCounts(Vec<SetCount>),
+    /// Call the handler; [`Core::answered`].
+    Call(Call),
+    /// Tell the handler to stop running an entry; its answer follows as for every call.
+    Cancel(Place),
+    /// Settle entries; [`Core::settled`].
+    Settle(Vec<Settle>),
+    /// Renew leases; [`Core::renewed`].
+    Renew(Vec<Place>),
+    /// Move due entries to `P:retry`; [`Core::promoted`].
+    Promote,
+    /// Write the report; [`Core::reported`].
+    Report,
+    /// Delete consumers that left nothing behind; [`Core::retired`].
+    Retire {
+        /// This one, as the last thing it does.
+        own: bool,
+    },
+    /// See whether the handler can be reached; [`Core::probed`].
+    Probe,
+}
+
+/// One run of the handler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// Its key.
+    pub key: IdempotencyKey,
+    /// Errors so far + 1.
+    pub attempt: u32,
+    /// Starts so far that ended in nothing + 1.
+    pub deliveries: u32,
+    /// It runs alone, or for the last time: on a fresh connection, in a fresh child.
+    pub fresh: bool,
+}
+
+/// Something that happened, for logs, metrics and the summary.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A run ended.
+    Ended {
+        /// The entry.
+        place: Place,
+        /// `Done`, `Retry`, ...
+        outcome: &'static str,
+        /// How long it ran.
+        took: Duration,
+        /// The error's type, if any.
+        error_type: String,
+    },
+    /// An entry was settled.
+    Settled {
+        /// The entry.
+        place: Place,
+        /// What became of it.
+        kind: SettledKind,
+    },
+    /// An entry waited so long from its adding to its first start.
+    Waited(Duration),
+    /// Entries of silent workers were claimed.
+    Reclaimed(u64),
+    /// Entries were trimmed before anybody was done with them.
+    Lost(u64),
+    /// Due entries were moved to `P:retry`.
+    Promoted(u64),
+    /// An entry was taken from this worker, or settled elsewhere.
+    LeaseLost(Place),
+    /// A renewal came late.
+    LeaseLate,
+    /// A settlement was refused.
+    Refused {
+        /// The entry.
+        place: Place,
+        /// The key and the reason.
+        refusal: Refusal,
+    },
+    /// No settlement is refused any more.
+    Unblocked,
+    /// A session began.
+    SessionBegan(Opened),
+    /// A session ended, or did not begin.
+    SessionEnded {
+        /// How.
+        end: SessionEnd,
+        /// In words.
+        detail: String,
+        /// The next attempt comes after this.
+        wait: Duration,
+    },
+    /// The handler cannot be reached or started.
+    BreakerOpened(UnavailableReason),
+    /// It can again.
+    BreakerClosed,
+    /// Everything fails: one entry at a time from now on (true), or no longer (false).
+    FailingAll(bool),
+}
+
+/// What became of an entry, as the summary counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SettledKind {
+    /// The work is done and committed.
+    Done,
+    /// It had been done before: acknowledged only.
+    Skipped,
+    /// It will be tried again.
+    Retried,
+    /// It is a dead letter.
+    DeadLettered,
+    /// It was handed back.
+    Released,
+}
+
+impl SettledKind {
+    /// The label of metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Skipped => "skipped",
+            Self::Retried => "retried",
+            Self::DeadLettered => "deadLettered",
+            Self::Released => "released",
+        }
+    }
+}
+
+/// The state of the link to the server.
+#[derive(Clone, Debug)]
+enum Link {
+    /// No session; the next attempt is due at that time.
+    Down { retry_at: Duration },
+    /// An attempt is under way.
+    Connecting,
+    /// A session since that time.
+    Up(Session),
+}
+
+/// A session that lives.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    since: Duration,
+    /// Everything held was renewed in this session.
+    renewed: bool,
+    /// A report was written in this session: an outage before it is known to all.
+    reported: bool,
+}
+
+/// A kind of order that is out at most once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    Counts,
+    Settle,
+    Renew,
+    Promote,
+    Report,
+    Retire,
+    Probe,
+}
+
+/// Which orders are out.
+#[derive(Clone, Debug, Default)]
+struct Out {
+    /// A read for so many entries, parked since that time.
+    read: Option<(usize, Duration)>,
+    /// The parked read was told to end, at that time.
+    unblock: Option<Duration>,
+    /// A claim for so many entries.
+    reclaim: usize,
+    tasks: BTreeSet<Task>,
+}
+
+impl Out {
+    fn has(&self, task: Task) -> bool {
+        self.tasks.contains(&task)
+    }
+
+    fn begin(&mut self, task: Task) {
+        self.tasks.insert(task);
+    }
+
+    fn end(&mut self, task: Task) {
+        self.tasks.remove(&task);
+    }
+}
+
+/// When which upkeep is due.
+#[derive(Clone, Copy, Debug, Default)]
+struct Due {
+    renew: Duration,
+    reclaim: Duration,
+    promote: Duration,
+    report: Duration,
+    retire: Duration,
+}
+
+/// What reading has shown so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    /// The last read of both streams came back empty.
+    empty: bool,
+    /// The source gave all that was asked for.
+    source_full: bool,
+    /// `P:retry` was looked at since the last read of both.
+    retry_seen: bool,
+}
+
+/// When a worker began, and what its randomness comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Birth {
+    /// Feeds the jitter.
+    pub seed: u64,
+    /// The time of the worker's own clock.
+    pub now: Duration,
+    /// The wall-clock time at zero of that clock, in milliseconds since the epoch.
+    pub epoch_ms: u64,
+}
+
+/// The state machine of one worker.
+#[derive(Debug)]
+pub struct Core {
+    config: Arc<WorkerConfig>,
+    writer: Writer,
+    random: fastrand::Rng,
+    /// The wall-clock time at zero of `now`, in milliseconds since the epoch.
+    epoch_ms: u64,
+    held: Holdings,
+    /// Waiting entries in order of arrival: those that may run beside others, and those that must run alone.
+    ready: VecDeque<Place>,
+    solitary: VecDeque<Place>,
+    /// The entry that runs alone now.
+    alone: Option<Place>,
+    /// Entries whose settlement is to be sent, and those that were refused, by the time of the next try.
+    to_settle: VecDeque<Place>,
+    refused: BTreeSet<(Duration, Place)>,
+    /// The last refusal was for want of memory: nothing more is read until an add goes through.
+    memory_full: bool,
+    /// Entries whose count on the server may differ from what it must be.
+    to_count: Vec<Place>,
+    /// Broken connections whose culprit is not known yet.
+    limbo: Vec<Place>,
+    link: Link,
+    history: History,
+    /// When the last command was sent that renewed everything held.
+    lease_good_at: Duration,
+    out: Out,
+    due: Due,
+    reading: Reading,
+    reclaim_cursor: ReclaimCursor,
+    /// Pages looked at in this tick.
+    reclaim_pages: usize,
+    /// A solitary run ended: no other before this, unless nothing else is ready.
+    solitary_not_before: Duration,
+    breaker: Breaker,
+    throttle: Throttle,
+    unsafe_eviction: Option<String>,
+    drain: Option<drain::Drain>,
+    tallies: Tallies,
+    facts: Vec<Fact>,
+    orders: Vec<Order>,
+}
+
+impl Core {
+    /// A worker that has just begun.
+    pub fn new(config: Arc<WorkerConfig>, writer: Writer, birth: Birth) -> Self {
+        let Birth {
+            seed,
+            now,
+            epoch_ms,
+        } = birth;
+        let mut random = fastrand::Rng::with_seed(seed);
+        let first_reclaim = config.delivery.reclaim_interval.mul_f64(random.f64());
+        Self {
+            writer,
+            held: Holdings::default(),
+            ready: VecDeque::new(),
+            solitary: VecDeque::new(),
+            alone: None,
+            to_settle: VecDeque::new(),
+            refused: BTreeSet::new(),
+            memory_full: false,
+            to_count: Vec::new(),
+            limbo: Vec::new(),
+            link: Link::Down { retry_at: now },
+            history: History::default(),
+            lease_good_at: now,
+            out: Out::default(),
+            due: Due {
+                reclaim: now + first_reclaim,
+                renew: Duration::MAX,
+                ..Due::default()
+            },
+            reading: Reading::default(),
+            reclaim_cursor: ReclaimCursor::default(),
+            reclaim_pages: 0,
+            solitary_not_before: Duration::ZERO,
+            breaker: Breaker::default(),
+            throttle: Throttle::default(),
+            unsafe_eviction: None,
+            drain: None,
+            tallies: Tallies::starting_at(now),
+            facts: Vec::new(),
+            orders: Vec::new(),
+            random,
+            epoch_ms,
+            config,
+        }
+    }
+
+    /// What to do now. Call it after every event, and at [`Core::wake_at`].
+    pub fn orders(&mut self, now: Duration) -> Vec<Order> {
+        self.resolve_limbo(now);
+        self.drain_step(now);
+        self.order_probe(now);
+        self.order_connect(now);
+        if self.session().is_some() {
+            self.order_renew(now);
+            if self.may_act(now) {
+                self.order_settle(now);
+                self.order_starts(now);
+                self.order_upkeep(now);
+                self.order_read(now);
+            }
+        }
+        self.tallies.busy_slots(self.held.active(), now);
+        std::mem::take(&mut self.orders)
+    }
+
+    /// What happened since the last call.
+    pub fn take_facts(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.facts)
+    }
+
+    /// Counts since the start of the process.
+    pub fn tallies(&self) -> &Tallies {
+        &self.tallies
+    }
+
+    /// Entries held now.
+    pub fn held_entries(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether a session with the server lives.
+    pub fn is_connected(&self) -> bool {
+        self.session().is_some()
+    }
+
+    /// Nothing is left to do.
+    pub fn is_finished(&self) -> bool {
+        self.drain.as_ref().is_some_and(drain::Drain::is_over)
+    }
+
+    fn session(&self) -> Option<&Session> {
+        match &self.link {
+            Link::Up(session) => Some(session),
+            Link::Down { .. } | Link::Connecting => None,
+        }
+    }
+
+    /// Whether entries may start and be settled: a renewed session, and no lease older than the visibility timeout.
+    fn may_act(&self, now: Duration) -> bool {
+        let age = now.saturating_sub(self.lease_good_at);
+        let fresh = self.held.is_empty() || age < self.config.delivery.visibility_timeout;
+        fresh && self.session().is_some_and(|session| session.renewed)
+    }
+
+    /// The wall-clock time, in milliseconds since the epoch.
+    fn wall_ms(&self, now: Duration) -> u64 {
+        self.epoch_ms
+            .saturating_add(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn keeps_ledger(&self) -> bool {
+        self.config.idempotency.ledger == Ledger::AtCommit
+    }
+
+    fn max_deliveries(&self) -> u32 {
+        self.config.delivery.max_deliveries
+    }
+
+    /// What may be held beside each other now.
+    fn capacity(&self) -> usize {
+        self.throttle.limit(self.config.delivery.concurrency)
+    }
+
+    /// Slots that are neither taken nor promised to a read or a claim under way.
+    fn free_slots(&self) -> usize {
+        let promised = self.out.read.map_or(0, |(count, _)| count) + self.out.reclaim;
+        self.capacity().saturating_sub(self.held.slots() + promised)
+    }
+
+    fn fact(&mut self, fact: Fact) {
+        self.facts.push(fact);
+    }
+}

@@ -1,0 +1,316 @@
+//! The session with the server, the timers, and when to read. Pure.
+
+use std::time::Duration;
+
+use super::drain::UNBLOCK_AGAIN_AFTER;
+use super::starts::PARKED_FOR;
+use super::{Core, Fact, Link, Order, Session, Task};
+use crate::engine::outcome::UnavailableReason;
+use crate::engine::session::{Limits, SessionEnd};
+use crate::streams::{Error, MAX_BATCH, Opened, Promoted, ReclaimCursor, Reclaimed, Reported};
+
+/// Promotion looks again after this long at most: another worker may have delayed an entry.
+const PROMOTE_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
+
+/// Consumers that left nothing behind are looked for at most this often.
+const RETIRE_EVERY: Duration = Duration::from_secs(60);
+
+/// Pages of one reclaim tick that find nothing.
+const PAGES_PER_TICK: usize = 10;
+
+/// Entries of one reclaim page, and so the most that one can claim.
+const PAGE: usize = 100;
+
+/// Full server, or another passing refusal of upkeep: it is tried again after this long.
+const UPKEEP_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// The interval between two reports of a worker.
+pub fn report_every(visibility_timeout: Duration) -> Duration {
+    (visibility_timeout / 3).min(Duration::from_secs(5))
+}
+
+impl Core {
+    pub(super) fn order_connect(&mut self, now: Duration) {
+        let Link::Down { retry_at } = self.link else {
+            return;
+        };
+        if now >= retry_at && !self.is_finished() {
+            self.link = Link::Connecting;
+            self.orders.push(Order::Connect);
+        }
+    }
+
+    /// An attempt to connect came back.
+    pub fn connected(&mut self, result: Result<Opened, Error>, now: Duration) {
+        match result {
+            Ok(opened) => {
+                self.link = Link::Up(Session {
+                    since: now,
+                    renewed: false,
+                    reported: false,
+                });
+                if opened.group_created_at.is_some() {
+                    self.reclaim_cursor = ReclaimCursor::default();
+                }
+                self.reading.empty = false;
+                self.due.promote = now;
+                self.due.report = now;
+                self.unsafe_eviction.clone_from(&opened.unsafe_eviction);
+                self.fact(Fact::SessionBegan(opened));
+            }
+            Err(error) => self.end_session(&error, Duration::ZERO, now),
+        }
+    }
+
+    /// An order failed: the session is over. What else is out fails too and is told here again, to no effect.
+    pub(super) fn session_ended(&mut self, error: &Error, now: Duration) {
+        if let Link::Up(session) = &self.link {
+            let lived = now.saturating_sub(session.since);
+            self.end_session(error, lived, now);
+        }
+    }
+
+    fn end_session(&mut self, error: &Error, lived: Duration, now: Duration) {
+        let end = SessionEnd::of(error);
+        let limits = Limits {
+            visibility_timeout: self.config.delivery.visibility_timeout,
+            connect_timeout: self.config.redis.connect_timeout,
+        };
+        let wait = self.history.wait(lived, limits, self.random.f64());
+        self.link = Link::Down {
+            retry_at: now + wait,
+        };
+        if end == SessionEnd::GroupMissing {
+            self.reclaim_cursor = ReclaimCursor::default();
+        }
+        self.tallies.session_ended(end);
+        self.fact(Fact::SessionEnded {
+            end,
+            detail: error.to_string(),
+            wait,
+        });
+    }
+
+    pub(super) fn order_upkeep(&mut self, now: Duration) {
+        if !self.out.has(Task::Report) && now >= self.due.report {
+            self.out.begin(Task::Report);
+            self.orders.push(Order::Report);
+        }
+        if !self.out.has(Task::Promote) && now >= self.due.promote && self.drain.is_none() {
+            self.out.begin(Task::Promote);
+            self.orders.push(Order::Promote);
+        }
+        self.order_reclaim(now);
+    }
+
+    /// A due reclaim has first claim on free slots; a parked read that holds them all is ended for it.
+    fn order_reclaim(&mut self, now: Duration) {
+        let reported = self.session().is_some_and(|session| session.reported);
+        if now < self.due.reclaim || self.out.reclaim > 0 || !reported || !self.may_take_more() {
+            return;
+        }
+        let free = self.free_slots();
+        if free > 0 {
+            self.out.reclaim = free.min(PAGE);
+            let cursor = self.reclaim_cursor.clone();
+            self.orders.push(Order::Reclaim {
+                cursor,
+                limit: self.out.reclaim,
+            });
+        } else if self.out.read.is_some() {
+            self.order_unblock(now);
+        }
+    }
+
+    pub(super) fn plan_next_reclaim(&mut self, page: &Reclaimed, found: usize, now: Duration) {
+        self.reclaim_cursor = page.cursor.clone();
+        self.reclaim_pages = if found > 0 { 0 } else { self.reclaim_pages + 1 };
+        if page.more && page.grace.is_none() && self.reclaim_pages < PAGES_PER_TICK {
+            return;
+        }
+        self.reclaim_pages = 0;
+        // Jitter that only shortens keeps workers apart without ever being late.
+        let interval = self.config.delivery.reclaim_interval;
+        let tick = interval.mul_f64(1.0 - 0.1 * self.random.f64());
+        self.due.reclaim = now + page.grace.map_or(tick, |grace| grace.min(tick));
+        if !self.out.has(Task::Retire) && now >= self.due.retire && self.drain.is_none() {
+            self.out.begin(Task::Retire);
+            self.due.retire = now + RETIRE_EVERY;
+            self.orders.push(Order::Retire { own: false });
+        }
+    }
+
+    /// A reclaim failed.
+    pub fn reclaim_failed(&mut self, error: &Error, now: Duration) {
+        self.out.reclaim = 0;
+        self.session_ended(error, now);
+    }
+
+    /// Whether entries may be taken in at all.
+    fn may_take_more(&self) -> bool {
+        self.drain.is_none()
+            && self.breaker.is_closed()
+            && !self.memory_full
+            && self.alone.is_none()
+    }
+
+    pub(super) fn order_read(&mut self, now: Duration) {
+        if self.wants_solitary(now) || !self.may_take_more() {
+            if self.out.read.is_some() && !self.is_solitude_undisturbed() {
+                self.order_unblock(now);
+            }
+            return;
+        }
+        let reclaiming = self.out.reclaim > 0 || now >= self.due.reclaim;
+        let uncommitted = self.held.len() - self.held.slots();
+        let free = self.free_slots();
+        if self.out.read.is_some()
+            || free == 0
+            || (reclaiming && self.session().is_some_and(|session| session.reported))
+            || uncommitted > 2 * MAX_BATCH.max(self.config.delivery.concurrency)
+        {
+            return;
+        }
+        let order = if self.reading.retry_seen || self.reading.empty {
+            self.out.read = Some((free, now));
+            Order::Read { count: free }
+        } else {
+            let count = if self.reading.source_full {
+                free.div_ceil(2)
+            } else {
+                free
+            };
+            self.out.read = Some((count, now));
+            Order::ReadRetry { count }
+        };
+        self.orders.push(order);
+    }
+
+    /// An entry runs alone already, and a parked read brings nothing that would start beside it.
+    fn is_solitude_undisturbed(&self) -> bool {
+        self.alone.is_some() && self.drain.is_none()
+    }
+
+    pub(super) fn order_unblock(&mut self, now: Duration) {
+        // A read that had not reached the server yet is not ended: it is told again.
+        let recently = |sent: Duration| now < sent + UNBLOCK_AGAIN_AFTER;
+        if self.out.unblock.is_none_or(|sent| !recently(sent)) {
+            self.out.unblock = Some(now);
+            self.orders.push(Order::Unblock);
+        }
+    }
+
+    /// A read failed.
+    pub fn read_failed(&mut self, error: &Error, now: Duration) {
+        self.out.read = None;
+        self.out.unblock = None;
+        self.session_ended(error, now);
+    }
+
+    /// A promotion came back.
+    pub fn promoted(&mut self, result: Result<Promoted, Error>, now: Duration) {
+        self.out.end(Task::Promote);
+        self.due.promote = match result {
+            Ok(promoted) => {
+                if promoted.moved > 0 {
+                    self.tallies.promoted += promoted.moved;
+                    self.fact(Fact::Promoted(promoted.moved));
+                }
+                let next = promoted.next_in.unwrap_or(PROMOTE_AT_LEAST_EVERY);
+                now + if promoted.more {
+                    Duration::ZERO
+                } else {
+                    next.min(PROMOTE_AT_LEAST_EVERY)
+                }
+            }
+            Err(Error::Full) => now + UPKEEP_AGAIN_AFTER,
+            Err(error) => {
+                self.session_ended(&error, now);
+                now
+            }
+        };
+    }
+
+    /// A report was written, or not.
+    pub fn reported(&mut self, result: Result<Reported, Error>, now: Duration) {
+        self.out.end(Task::Report);
+        self.due.report = now + report_every(self.config.delivery.visibility_timeout);
+        match result {
+            Ok(Reported { lost, .. }) => {
+                if lost > 0 {
+                    self.tallies.lost += lost;
+                    self.fact(Fact::Lost(lost));
+                }
+                if let Link::Up(session) = &mut self.link {
+                    session.reported = true;
+                }
+            }
+            // Liveness is unknown then, and nothing is reclaimed; work goes on.
+            Err(Error::Full) => {}
+            Err(error) => self.session_ended(&error, now),
+        }
+    }
+
+    pub(super) fn order_probe(&mut self, now: Duration) {
+        let due = self.breaker.probe_at().is_some_and(|at| now >= at);
+        if due && !self.out.has(Task::Probe) && self.drain.is_none() {
+            self.out.begin(Task::Probe);
+            self.orders.push(Order::Probe);
+        }
+        // Waiting entries go to healthy workers after one visibility timeout.
+        let visibility = self.config.delivery.visibility_timeout;
+        if self
+            .breaker
+            .open()
+            .is_some_and(|(since, _)| now >= since + visibility)
+        {
+            self.release_waiting();
+        }
+    }
+
+    /// A probe came back.
+    pub fn probed(&mut self, result: Result<(), UnavailableReason>, now: Duration) {
+        self.out.end(Task::Probe);
+        let was_open = !self.breaker.is_closed();
+        self.breaker.probed(result, now);
+        if was_open && self.breaker.is_closed() {
+            self.fact(Fact::BreakerClosed);
+        }
+    }
+
+    /// When [`Core::orders`] must be called again if nothing happens before.
+    ///
+    /// What is overdue waits for an event, not for time, so it is not named here.
+    pub fn wake_at(&self, now: Duration) -> Duration {
+        let waiting = !self.ready.is_empty() || !self.solitary.is_empty();
+        let visibility = self.config.delivery.visibility_timeout;
+        let parked = self.out.read.map(|(_, since)| since + PARKED_FOR);
+        let candidates = [
+            match self.link {
+                Link::Down { retry_at } => Some(retry_at),
+                Link::Connecting | Link::Up(_) => None,
+            },
+            (!self.held.is_empty()).then(|| self.next_renewal()),
+            Some(self.due.renew),
+            Some(self.due.report),
+            Some(self.due.promote),
+            Some(self.due.reclaim),
+            self.limbo_until(),
+            self.refused.first().map(|(at, _)| *at),
+            waiting.then(|| self.throttle.next_start_at()),
+            (!self.solitary.is_empty()).then_some(self.solitary_not_before),
+            parked.filter(|_| !self.solitary.is_empty()),
+            self.breaker.probe_at(),
+            self.breaker.open().map(|(since, _)| since + visibility),
+            self.out.unblock.map(|sent| sent + UNBLOCK_AGAIN_AFTER),
+            self.drain.as_ref().map(super::drain::Drain::deadline),
+            self.drain.as_ref().map(super::drain::Drain::hard_deadline),
+        ];
+        candidates
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > now)
+            .min()
+            .unwrap_or(Duration::MAX)
+    }
+}
