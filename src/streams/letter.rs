@@ -175,13 +175,18 @@ pub(super) fn undecodable(settings: &Settings, now: u64, member: &[u8]) -> Field
         (REASON, UNDECODABLE.to_owned()),
         (ATTEMPTS, "0".to_owned()),
         (ERROR_TYPE, UNDECODABLE.to_owned()),
-        (ERROR, "a member of the delayed set is not an entry".to_owned()),
+        (
+            ERROR,
+            "a member of the delayed set is not an entry".to_owned(),
+        ),
         (STREAM, settings.keys.source.to_string()),
         (GROUP, settings.keys.group.to_string()),
         (CONSUMER, settings.consumer.to_string()),
     ];
     let letter = Letter {
-        context: context.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        context: context
+            .map(|(name, value)| (name.to_owned(), value))
+            .to_vec(),
         fields: vec![(b"member".to_vec(), member.to_vec())],
     };
     letter.render()

@@ -122,6 +122,8 @@ pub enum LeaseState {
     Gone,
     /// Pending under another consumer, or settled.
     Stolen,
+    /// Pending nowhere, and beyond the position of a group that was re-created: it will be delivered again.
+    Undelivered,
 }
 
 /// Where a reclaim goes on: after the last pending entry it looked at, per stream.

@@ -110,6 +110,7 @@ contract! {
         a_group_is_created_where_the_stage_says,
         a_group_that_may_not_be_created_is_waited_for,
         a_destroyed_group_is_created_at_its_position,
+        what_a_created_again_group_has_yet_to_deliver_is_not_stolen,
         a_stream_created_again_is_read_from_its_first_entry,
         a_key_of_another_type_ends_the_session_by_name,
         without_a_connection_every_call_says_so,

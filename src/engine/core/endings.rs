@@ -177,7 +177,7 @@ impl Core {
             let Phase::Settling(settling) = &held.phase else {
                 continue;
             };
-            if settling.sent {
+            if settling.sent || held.undelivered {
                 continue;
             }
             batch.push(Settle {

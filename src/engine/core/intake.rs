@@ -130,8 +130,10 @@ impl Core {
         self.held.update(place, |held| {
             held.count = count;
             held.gone = false;
+            held.undelivered = false;
         });
         self.to_count.push(place);
+        self.to_settle.push_back(place);
     }
 
     fn admit(&mut self, delivery: Delivery, origin: Origin, known: bool, now: Duration) {
@@ -168,6 +170,7 @@ impl Core {
             base,
             suspect: meta.suspect && origin == Origin::Read,
             gone: false,
+            undelivered: false,
             doubtful: false,
             phase: Phase::Waiting,
             entry: delivery.entry,

@@ -72,11 +72,13 @@ impl Core {
                 LeaseState::Held => self.found_held(*place),
                 LeaseState::Gone => self.found_gone(*place, lease_was_good, now),
                 LeaseState::Stolen => self.found_stolen(*place, now),
+                LeaseState::Undelivered => self.held.update(*place, |held| held.undelivered = true),
             }
         }
     }
 
     fn found_held(&mut self, place: Place) {
+        self.held.update(place, |held| held.undelivered = false);
         // A count that could not be written while the entry was held is written again.
         if self
             .held

@@ -76,12 +76,15 @@ impl MemoryBroker {
             }
             return LeaseState::Held;
         }
-        // In P:retry an entry leaves the stream with its ack: its absence means settled, not trimmed.
-        let trimmed = place.lane == Lane::Source && !is_there;
-        if trimmed && !group.pending.contains_key(&place.id) {
-            return LeaseState::Gone;
+        if group.pending.contains_key(&place.id) {
+            return LeaseState::Stolen;
         }
-        LeaseState::Stolen
+        match (is_there, place.lane) {
+            (true, _) if place.id > group.delivered => LeaseState::Undelivered,
+            (false, Lane::Source) => LeaseState::Gone,
+            // In P:retry an entry leaves the stream with its ack: its absence means settled, not trimmed.
+            (true, _) | (false, Lane::Retry) => LeaseState::Stolen,
+        }
     }
 
     pub(super) fn reclaim_page(

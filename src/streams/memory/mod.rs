@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::{
     Backlog, Broker, Delivery, Error, IdempotencyKey, LeaseState, Opened, Place, Promoted,
-    ReclaimCursor, Reclaimed, SetCount, Settings, Settle, Settled, Unreachable,
+    ReclaimCursor, Reclaimed, Reported, SetCount, Settings, Settle, Settled, Unreachable,
 };
 
 mod leases;
@@ -194,7 +194,7 @@ impl Broker for MemoryBroker {
         body: &str,
         every: Duration,
         visibility: Duration,
-    ) -> Result<bool, Error> {
+    ) -> Result<Reported, Error> {
         self.call(|store, now| self.write_report(store, body, every, visibility, now))
             .await
     }

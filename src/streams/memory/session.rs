@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::server::millis;
 use super::store::{Report, Store};
 use super::{
-    Backlog, Delivery, Duration, Error, IdempotencyKey, MemoryBroker, Opened, Ordering, Unreachable,
+    Backlog, Delivery, Duration, Error, IdempotencyKey, MemoryBroker, Opened, Ordering, Reported,
+    Unreachable,
 };
 use crate::streams::recovery::{CursorFacts, Facts, recovery_start};
 use crate::streams::{ConsumerName, Entry, EntryId, GroupCreation, Lane, Place};
@@ -197,7 +198,7 @@ impl MemoryBroker {
         every: Duration,
         visibility: Duration,
         now: u64,
-    ) -> Result<bool, Error> {
+    ) -> Result<Reported, Error> {
         self.check_types(store)?;
         let keys = &self.settings.keys;
         let stream = store.streams.get_mut(keys.source.as_str());
@@ -231,7 +232,10 @@ impl MemoryBroker {
             body: body.to_owned(),
         };
         reports.insert(self.consumer().to_owned(), report);
-        Ok(outage)
+        Ok(Reported {
+            outage,
+            lost: skipped,
+        })
     }
 
     pub(super) fn retire_consumers(

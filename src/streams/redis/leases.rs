@@ -10,7 +10,7 @@ use super::{RedisBroker, Script, lua};
 use crate::streams::{Error, LeaseState, Place, SetCount};
 
 static SET_COUNTS: LazyLock<Script> = lua!("set_counts", after "ours");
-static RENEW: LazyLock<Script> = lua!("renew", after "ours");
+static RENEW: LazyLock<Script> = lua!("renew", after "ids", "ours");
 
 /// The most entries of one call: only ids travel, so it may be more than a settlement's.
 const MAX_PLACES: usize = 500;
@@ -50,7 +50,8 @@ impl RedisBroker {
                     Ok(1) => Ok(LeaseState::Held),
                     Ok(2) => Ok(LeaseState::Gone),
                     Ok(3) => Ok(LeaseState::Stolen),
-                    Ok(_) | Err(_) => Err(Odd("1, 2 or 3")),
+                    Ok(4) => Ok(LeaseState::Undelivered),
+                    Ok(_) | Err(_) => Err(Odd("a number from 1 to 4")),
                 };
                 states.push(state.map_err(|odd| odd.in_reply_to(RENEW.name()))?);
             }

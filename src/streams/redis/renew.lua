@@ -1,5 +1,14 @@
 -- Renews leases. ARGV after ours.lua's: count; per entry: lane, id.
--- Replies per entry: 1 held, 2 gone, 3 stolen.
+-- Replies per entry: 1 held, 2 gone, 3 stolen, 4 not delivered yet to a group that was re-created before it.
+local delivered = {}
+local function last_delivered(lane)
+  if not delivered[lane] then
+    local info = group_of(KEYS[lane], group)
+    delivered[lane] = info and info['last-delivered-id'] or '0-0'
+  end
+  return delivered[lane]
+end
+
 local function state(lane, id)
   local key = KEYS[lane]
   if mine[lane][id] then
@@ -7,11 +16,14 @@ local function state(lane, id)
     local held = redis.call('XCLAIM', key, group, consumer, 0, id, 'JUSTID')
     return #held > 0 and 1 or 2
   end
-  -- In P:retry an entry leaves the stream with its ack: there its absence means settled, not trimmed.
-  if lane == 2 or #redis.call('XRANGE', key, id, id) > 0 then
+  if #redis.call('XPENDING', key, group, id, id, 1) > 0 then
     return 3
   end
-  return #redis.call('XPENDING', key, group, id, id, 1) == 0 and 2 or 3
+  if #redis.call('XRANGE', key, id, id) > 0 then
+    return earlier(last_delivered(lane), id) and 4 or 3
+  end
+  -- In P:retry an entry leaves the stream with its ack: there its absence means settled, not trimmed.
+  return lane == 1 and 2 or 3
 end
 
 local replies = {}

@@ -5,35 +5,6 @@ local group, consumer, every, visibility = ARGV[1], ARGV[2], tonumber(ARGV[4]), 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local function named(flat)
-  local map = {}
-  for position = 1, #flat, 2 do
-    map[flat[position]] = flat[position + 1]
-  end
-  return map
-end
-
--- Ids go beyond what a Lua number holds exactly, so they are compared and counted down as digits.
-local function parts(id)
-  return id:match('^(%d+)-(%d+)$')
-end
-
-local function less(a, b)
-  if #a ~= #b then
-    return #a < #b
-  end
-  return a < b
-end
-
-local function earlier(a, b)
-  local a_ms, a_seq = parts(a)
-  local b_ms, b_seq = parts(b)
-  if a_ms ~= b_ms then
-    return less(a_ms, b_ms)
-  end
-  return less(a_seq, b_seq)
-end
-
 local function one_less(digits)
   local zeros = digits:match('0*$')
   local head = digits:sub(1, #digits - #zeros)
@@ -52,13 +23,7 @@ local function before(id)
   return id
 end
 
-local stream, ours = named(redis.call('XINFO', 'STREAM', KEYS[1])), nil
-for _, flat in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
-  local info = named(flat)
-  if info.name == group then
-    ours = info
-  end
-end
+local stream, ours = named(redis.call('XINFO', 'STREAM', KEYS[1])), group_of(KEYS[1], group)
 if not ours then
   return redis.error_reply('NOGROUP No such consumer group on the source stream')
 end

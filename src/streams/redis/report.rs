@@ -10,7 +10,7 @@ use super::reply::{self, Parsed};
 use super::{RedisBroker, Script, lua, millis_up, preflight};
 use crate::streams::{ConsumerName, Error, Reported};
 
-static REPORT: LazyLock<Script> = lua!("report");
+static REPORT: LazyLock<Script> = lua!("report", after "ids");
 static RETIRE: LazyLock<Script> = lua!("retire");
 
 impl RedisBroker {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use streamstage::streams::{Broker, EntryId, Error, GroupCreation, StartFrom};
+use streamstage::streams::{Broker, EntryId, Error, GroupCreation, LeaseState, StartFrom};
 
 use super::fixture::{
     A, DELAYED, Fixture, RETRY, SOURCE, assert_nothing_to_read, done, pairs, read, read_one,
@@ -63,6 +63,32 @@ pub(crate) async fn a_destroyed_group_is_created_at_its_position<F: Fixture>(fix
         ids[1..],
         "what was held comes again, what was settled before it does not"
     );
+}
+
+pub(crate) async fn what_a_created_again_group_has_yet_to_deliver_is_not_stolen<F: Fixture>(
+    fixture: F,
+) {
+    let a = fixture.broker(A).await;
+    fixture.add_many(3).await;
+    let held = read(&a, 3).await;
+    settle_one(&a, &held[0], done()).await;
+    a.report("{}", EVERY, VISIBILITY).await.unwrap();
+    fixture.destroy_group(SOURCE).await;
+    a.connect().await.unwrap();
+    let places = held
+        .iter()
+        .map(|delivery| delivery.entry.place)
+        .collect::<Vec<_>>();
+    let (stolen, undelivered) = (LeaseState::Stolen, LeaseState::Undelivered);
+    let states = a.renew(&places).await.unwrap();
+    assert_eq!(
+        states,
+        [stolen, undelivered, undelivered],
+        "what was settled stays so"
+    );
+    read_one(&a).await;
+    let states = a.renew(&places[1..]).await.unwrap();
+    assert_eq!(states, [LeaseState::Held, undelivered]);
 }
 
 pub(crate) async fn a_stream_created_again_is_read_from_its_first_entry<F: Fixture>(fixture: F) {

@@ -116,8 +116,8 @@ pub(crate) async fn entries_trimmed_before_delivery_are_lost_once<F: Fixture>(fi
     report(&a).await;
     fixture.trim(SOURCE).await;
     fixture.add_many(2).await;
-    for _ in 0..2 {
-        report(&a).await;
+    for newly in [1, 0] {
+        assert_eq!(report(&a).await.lost, newly);
         let backlog = a.backlog().await.unwrap();
         assert_eq!((backlog.lost, backlog.undelivered), (1, Some(2)));
     }
