@@ -113,10 +113,10 @@ impl MemoryBroker {
             self.answered().await?;
             let deliveries = self.read_both(count)?;
             if !deliveries.is_empty() {
-                return match self.server.loses_reply() {
-                    true => Err(self.lost("the reply was lost")),
-                    false => Ok(deliveries),
-                };
+                if self.server.loses_reply() {
+                    return Err(self.lost("the reply was lost"));
+                }
+                return Ok(deliveries);
             }
             tokio::select! {
                 () = changed => {}

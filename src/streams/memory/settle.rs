@@ -211,10 +211,10 @@ fn add(
 
 /// Whether a script on a real server could carry the entry and its meta.
 fn fits(key: &str, fields: &Fields) -> Result<(), Refused> {
-    match 2 * fields.len() + 2 > MAX_VALUES {
-        true => Err((key.to_owned(), RefusalReason::TooLarge)),
-        false => Ok(()),
+    if 2 * fields.len() + 2 > MAX_VALUES {
+        return Err((key.to_owned(), RefusalReason::TooLarge));
     }
+    Ok(())
 }
 
 fn with_meta(meta: &Meta, fields: &Fields) -> Fields {

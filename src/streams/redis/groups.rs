@@ -155,10 +155,11 @@ impl RedisBroker {
 
     /// `absent` where an error says that the key or group is not there; the error otherwise.
     fn or_missing<T>(&self, error: &RedisError, absent: T) -> Result<T, Error> {
-        match self.named("XINFO", error) {
-            Error::GroupMissing { .. } => Ok(absent),
-            other => Err(other),
+        let error = self.named("XINFO", error);
+        if matches!(error, Error::GroupMissing { .. }) {
+            return Ok(absent);
         }
+        Err(error)
     }
 }
 

@@ -25,11 +25,13 @@ impl Odd {
 
 /// An array; nil is an empty one.
 pub(super) fn items(value: Value) -> Parsed<Vec<Value>> {
-    match value {
-        Value::Array(items) => Ok(items),
-        Value::Nil => Ok(Vec::new()),
-        _ => Err(Odd("an array")),
+    if let Value::Array(items) = value {
+        return Ok(items);
     }
+    if value == Value::Nil {
+        return Ok(Vec::new());
+    }
+    Err(Odd("an array"))
 }
 
 /// An array of exactly `N` elements.
@@ -41,12 +43,13 @@ pub(super) fn exactly<const N: usize>(value: Value) -> Parsed<[Value; N]> {
 
 /// A string's bytes.
 pub(super) fn bytes(value: Value) -> Parsed<Vec<u8>> {
-    match value {
-        Value::BulkString(bytes) => Ok(bytes),
-        Value::SimpleString(text) => Ok(text.into_bytes()),
-        Value::Okay => Ok(b"OK".to_vec()),
-        _ => Err(Odd("a string")),
+    if let Value::BulkString(bytes) = value {
+        return Ok(bytes);
     }
+    if let Value::SimpleString(text) = value {
+        return Ok(text.into_bytes());
+    }
+    Err(Odd("a string"))
 }
 
 /// A string of UTF-8.
@@ -56,10 +59,10 @@ pub(super) fn text(value: Value) -> Parsed<String> {
 
 /// An integer, also where it comes as a string.
 pub(super) fn int(value: Value) -> Parsed<i64> {
-    match value {
-        Value::Int(number) => Ok(number),
-        other => text(other)?.parse().map_err(|_| Odd("an integer")),
+    if let Value::Int(number) = value {
+        return Ok(number);
     }
+    text(value)?.parse().map_err(|_| Odd("an integer"))
 }
 
 /// An integer from 0.

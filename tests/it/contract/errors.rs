@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use streamstage::streams::{
-    Broker, Credentials, Error, Opened, Refusal, RefusalReason, Settled, Unreachable,
+    Broker, Credentials, Error, Opened, ReclaimCursor, Refusal, RefusalReason, Settled, Unreachable,
 };
 
 use super::fixture::{
@@ -131,13 +131,14 @@ async fn what_the_user_may_not_do_is_named_as_far_as_the_server_says() {
     fixture.add("n", "1").await;
     read(&broker, 1).await;
     let reclaim = broker
-        .reclaim(&Default::default(), LONG, 5)
+        .reclaim(&ReclaimCursor::default(), LONG, 5)
         .await
         .unwrap_err();
-    assert!(
-        matches!(&reclaim, Error::Denied { what } if what.contains("xpending")),
-        "{reclaim}"
-    );
+    let script = "reclaim: The user executing the script can't";
+    assert!(reclaim.to_string().contains(script), "{reclaim}");
+    fixture.server.run("ACL SETUSER worker -zcard").await;
+    let backlog = broker.backlog().await.unwrap_err();
+    assert!(backlog.to_string().contains("'zcard'"), "{backlog}");
 }
 
 #[tokio::test]

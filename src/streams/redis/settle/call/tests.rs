@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::streams::Entry;
+use crate::streams::{Entry, EntryId};
 
 fn release(fields: Fields) -> Settle {
     let id = EntryId::new(1, 0);
