@@ -1,7 +1,7 @@
 //! The command line: every flag and every environment variable of `streamstage`.
 //!
 //! [`parse`] turns words into an [`Invocation`]; nothing else in the crate reads arguments or the environment. It opens
-//! nothing and starts nothing. The flags with their help texts are in `cli/flags.rs`.
+//! nothing and starts nothing. The flags with their help texts are in `cli/`.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -14,6 +14,7 @@ use crate::deadletters::request::{Output, Request, Server};
 use crate::redis_url::RedisUrl;
 use crate::streams::Credentials;
 
+mod dlq;
 mod flags;
 
 use flags::{Flags, Order};
@@ -170,7 +171,7 @@ impl flags::Dev {
     }
 }
 
-impl flags::Dlq {
+impl dlq::Dlq {
     fn read(self, environment: &impl Fn(&str) -> Option<OsString>) -> Result<Request, clap::Error> {
         let (verb, target) = self.verb.read()?;
         let server = match target.redis.as_deref() {

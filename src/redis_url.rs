@@ -53,9 +53,12 @@ pub enum RedisUrlError {
 impl RedisUrl {
     /// Reads `redis://[user[:password]@]host[:port][/database]`.
     pub fn parse(text: &str) -> Result<Self, RedisUrlError> {
-        let url = Url::parse(text).map_err(|error| match error {
-            url::ParseError::EmptyHost => RedisUrlError::HostMissing,
-            _ => RedisUrlError::NotAUrl,
+        let url = Url::parse(text).map_err(|error| {
+            if error == url::ParseError::EmptyHost {
+                RedisUrlError::HostMissing
+            } else {
+                RedisUrlError::NotAUrl
+            }
         })?;
         match url.scheme() {
             "redis" => {}

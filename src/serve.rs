@@ -94,3 +94,70 @@ async fn metrics(State(endpoints): State<Endpoints>) -> Response {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use prometheus::IntCounter;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    fn endpoints(ready: &Arc<AtomicBool>) -> Endpoints {
+        let registry = Registry::new();
+        let counter = IntCounter::new("entries_total", "Entries.").unwrap();
+        counter.inc_by(7);
+        registry.register(Box::new(counter)).unwrap();
+        let ready = Arc::clone(ready);
+        Endpoints {
+            registry,
+            live: Arc::new(|| true),
+            ready: Arc::new(move || ready.load(Ordering::Relaxed)),
+        }
+    }
+
+    const ANY_PORT: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+    #[tokio::test]
+    async fn probes_and_metrics_answer_as_things_are_now() {
+        let ready = Arc::new(AtomicBool::new(false));
+        let stop = CancellationToken::new();
+        let address = serve(ANY_PORT, endpoints(&ready), stop.clone())
+            .await
+            .unwrap();
+        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
+        assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503 "));
+        ready.store(true, Ordering::Relaxed);
+        assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200 "));
+        let metrics = get(address, "/metrics").await;
+        assert!(metrics.contains("content-type: text/plain"), "{metrics}");
+        assert!(metrics.ends_with("entries_total 7\n"), "{metrics}");
+        stop.cancel();
+    }
+
+    #[tokio::test]
+    async fn an_address_in_use_is_a_clear_error() {
+        let taken = TcpListener::bind(ANY_PORT).await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = serve(
+            address,
+            endpoints(&Arc::default()),
+            CancellationToken::new(),
+        )
+        .await
+        .unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot listen on {address}"));
+    }
+}

@@ -199,9 +199,10 @@ fn culprit(object: &Map<String, Value>, error: &serde_json::Error) -> ConfigErro
     let Some((name, part, read, error)) = failing else {
         return wrong("config", error);
     };
+    let is_missing = error.to_string().starts_with("missing field");
     match part.as_object().and_then(|fields| blamed(fields, *read)) {
-        Some(field) => wrong(&format!("{name}.{field}"), &error),
-        None => wrong(name, &error),
+        Some(field) if !is_missing => wrong(&format!("{name}.{field}"), &error),
+        _ => wrong(name, &error),
     }
 }
 

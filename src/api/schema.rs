@@ -17,6 +17,8 @@ use super::v1alpha1::StreamStage;
 
 mod names;
 
+pub(crate) use names::nearest;
+
 /// The longest part of a value that is shown.
 const SHOWN_CHARS: usize = 100;
 
@@ -41,9 +43,9 @@ impl fmt::Display for Violation {
 pub(super) static SPEC: LazyLock<JSONSchemaProps> = LazyLock::new(|| {
     let versions = StreamStage::crd().spec.versions.into_iter();
     let schemas = versions.filter_map(|version| version.schema?.open_api_v3_schema);
+    let mut schemas = schemas.filter_map(|schema| schema.properties);
     schemas
-        .filter_map(|schema| schema.properties?.remove("spec"))
-        .next()
+        .find_map(|mut fields| fields.remove("spec"))
         .unwrap_or_default()
 });
 
@@ -109,9 +111,8 @@ impl Walk {
             ("integer", Value::Number(number)) if number.is_i64() || number.is_u64() => {
                 self.number(schema, field, number);
             }
-            ("boolean", Value::Bool(_)) => {}
             // Only int-or-string comes without a type.
-            ("", Value::Number(_) | Value::String(_)) => {}
+            ("boolean", Value::Bool(_)) | ("", Value::Number(_) | Value::String(_)) => {}
             _ => self.refuse(field, value, expected(schema, value)),
         }
     }
@@ -126,11 +127,13 @@ impl Walk {
         for (name, value) in map {
             match (known.and_then(|known| known.get(name)), extra) {
                 (Some(schema), _) => self.value(schema, &format!("{field}.{name}"), value),
-                (None, Some(schema)) => self.value(schema, &format!("{field}[{name}]"), value),
+                (None, Some(schema)) => {
+                    self.value(schema, &format!("{field}[{}]", name.escape_debug()), value);
+                }
                 (None, None) if is_open => {}
                 (None, None) => {
                     let advice = names::advice(schema, field, name);
-                    self.refuse(&format!("{field}.{name}"), value, advice);
+                    self.refuse(&format!("{field}.{}", name.escape_debug()), value, advice);
                 }
             }
         }

@@ -1,15 +1,12 @@
-//! The flags and their help texts, as clap reads them. What they mean is in `cli.rs`.
+//! The flags and their help texts, as clap reads them; those of `dlq` are in `dlq.rs`. What they mean is in `cli.rs`.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::usage;
-use crate::deadletters::request::{Output, Purge, Replay, Selection, Verb};
-use crate::streams::EntryId;
+use super::dlq::Dlq;
+use crate::deadletters::request::Output;
 
 /// Redis Streams consumers that are correct: durable retries, dead letters with context, and reclaim of what the dead
 /// left behind.
@@ -25,7 +22,13 @@ Exit codes: 0 done, 1 failed, 2 wrong use or bad manifest, 3 nothing matched (dl
 )]
 pub(super) struct Flags {
     /// How log lines on stderr look
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "text|json",
+        hide_possible_values = true,
+        default_value = "text"
+    )]
     pub(super) log_format: LogForm,
 
     /// Which log lines are written: error, warn, info, debug, trace, or pairs such as streamstage=debug,redis=warn
@@ -86,173 +89,15 @@ pub(super) struct Dev {
     pub(super) listen: Option<SocketAddr>,
 
     /// How the summary is printed; json is one object on the last line
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        short,
+        long,
+        value_name = "text|json",
+        hide_possible_values = true,
+        default_value = "text"
+    )]
     pub(super) output: Form,
 }
-
-/// List, group, show, replay, purge or export the dead letters of a stage
-///
-/// Exit codes: 0 done, 1 failed, 2 wrong use or bad manifest, 3 nothing matched.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  streamstage dlq ls -f stage.yaml --reason Poison
-  streamstage dlq groups -f stage.yaml --redis redis://localhost:6379
-  streamstage dlq show -f stage.yaml 1764585600000-0
-  streamstage dlq replay -f stage.yaml --error-type Timeout --rate 50
-  streamstage dlq purge -f stage.yaml --older-than 30d --yes")]
-pub(super) struct Dlq {
-    #[command(subcommand)]
-    pub(super) verb: DlqVerb,
-}
-
-/// Whose dead letters
-#[derive(Args, Debug)]
-pub(super) struct Target {
-    /// The stage's manifest (YAML)
-    #[arg(short, long, value_name = "FILE")]
-    pub(super) file: PathBuf,
-
-    /// The Redis to use in place of the manifest's: redis://[user[:password]@]host[:port][/database]. Without it
-    /// REDIS_USERNAME and REDIS_PASSWORD replace the manifest's Secrets
-    #[arg(long, value_name = "URL")]
-    pub(super) redis: Option<String>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum DlqVerb {
-    /// One line for each dead letter, oldest first
-    ///
-    /// Example: streamstage dlq ls -f stage.yaml --reason AttemptsExhausted --newer-than 1h
-    Ls {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-        /// How it is printed; json is one object a line
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
-    /// Count dead letters by reason, error type and error text (numbers and ids in texts count as equal)
-    ///
-    /// Example: streamstage dlq groups -f stage.yaml
-    Groups {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-        /// How it is printed; json is one object a line
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
-    /// Everything about some dead letters: context, error, traceback and the entry's fields
-    ///
-    /// Example: streamstage dlq show -f stage.yaml 1764585600000-0
-    Show {
-        #[command(flatten)]
-        target: Target,
-        /// Ids of dead letters
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<EntryId>,
-        /// How it is printed; json is one object a line
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
-    /// Give dead letters back to the stage, with fresh attempts and their original fields
-    ///
-    /// Each moves in one atomic step, so an interrupted replay leaves every one in exactly one place: run it again for the
-    /// rest. Dead letters that arrive meanwhile are left alone.
-    ///
-    /// Example: streamstage dlq replay -f stage.yaml --error-type Timeout --rate 50
-    Replay {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-        /// All of the stage's
-        #[arg(long)]
-        all: bool,
-        /// Run it even if the ledger says that the same work was committed before
-        #[arg(long)]
-        force: bool,
-        /// Count what would be replayed, change nothing
-        #[arg(long)]
-        dry_run: bool,
-        /// At most this many a second
-        #[arg(long, value_name = "N")]
-        rate: Option<NonZeroU32>,
-        /// How the summary is printed
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
-    /// Delete dead letters for good
-    ///
-    /// Asks first, unless ids are named or --yes is given.
-    ///
-    /// Example: streamstage dlq purge -f stage.yaml --older-than 30d --yes
-    Purge {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-        /// All of the stage's
-        #[arg(long)]
-        all: bool,
-        /// Do not ask
-        #[arg(long)]
-        yes: bool,
-        /// Count what would be deleted, change nothing
-        #[arg(long)]
-        dry_run: bool,
-        /// How the summary is printed
-        #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-        output: Form,
-    },
-    /// Print dead letters as JSON, one object a line, with nothing left out
-    ///
-    /// A value that is not UTF-8 is written {"base64": "..."}.
-    ///
-    /// Example: streamstage dlq export -f stage.yaml > letters.ndjson
-    Export {
-        #[command(flatten)]
-        target: Target,
-        #[command(flatten)]
-        which: Which,
-    },
-}
-
-/// Which dead letters; several filters must all hold
-#[derive(Args, Debug)]
-pub(super) struct Which {
-    /// Ids of dead letters
-    #[arg(value_name = "ID")]
-    ids: Vec<EntryId>,
-    /// Given up for this reason: Rejected, AttemptsExhausted, Poison, DeliveriesExhausted, Undecodable or EntryTooLarge
-    #[arg(long, value_name = "REASON", value_parser = REASONS)]
-    reason: Option<String>,
-    /// Last failed with this error type, such as Timeout
-    #[arg(long, value_name = "TYPE")]
-    error_type: Option<String>,
-    /// Among the dead letters for longer than this, such as 90s, 15m, 12h or 30d
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    older_than: Option<Duration>,
-    /// Among the dead letters for less than this
-    #[arg(long, value_name = "AGE", value_parser = age)]
-    newer_than: Option<Duration>,
-    /// Only the oldest N of them
-    #[arg(long, value_name = "N")]
-    limit: Option<u64>,
-}
-
-/// The reasons a dead letter may have.
-const REASONS: [&str; 6] = [
-    "Rejected",
-    "AttemptsExhausted",
-    "Poison",
-    "DeliveriesExhausted",
-    "Undecodable",
-    "EntryTooLarge",
-];
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -279,136 +124,4 @@ impl From<Form> for Output {
             Form::Json => Self::Json,
         }
     }
-}
-
-impl DlqVerb {
-    /// The order, and whose letters it is for.
-    pub(super) fn read(self) -> Result<(Verb, Target), clap::Error> {
-        Ok(match self {
-            Self::Ls {
-                target,
-                which,
-                output,
-            } => {
-                let (selection, output) = (which.into(), output.into());
-                (Verb::List { selection, output }, target)
-            }
-            Self::Groups {
-                target,
-                which,
-                output,
-            } => {
-                let (selection, output) = (which.into(), output.into());
-                (Verb::Group { selection, output }, target)
-            }
-            Self::Show {
-                target,
-                ids,
-                output,
-            } => {
-                let (ids, output) = (ids.into_iter().collect(), output.into());
-                (Verb::Show { ids, output }, target)
-            }
-            Self::Replay {
-                target,
-                which,
-                all,
-                force,
-                dry_run,
-                rate,
-                output,
-            } => {
-                let verb = Verb::Replay {
-                    selection: which.deliberate(all)?,
-                    replay: Replay {
-                        force,
-                        dry_run,
-                        rate,
-                    },
-                    output: output.into(),
-                };
-                (verb, target)
-            }
-            Self::Purge {
-                target,
-                which,
-                all,
-                yes,
-                dry_run,
-                output,
-            } => {
-                let verb = Verb::Purge {
-                    purge: Purge {
-                        confirmed: yes || !which.ids.is_empty(),
-                        dry_run,
-                    },
-                    selection: which.deliberate(all)?,
-                    output: output.into(),
-                };
-                (verb, target)
-            }
-            Self::Export { target, which } => {
-                let selection = which.into();
-                (Verb::Export { selection }, target)
-            }
-        })
-    }
-}
-
-impl Which {
-    /// The selection of a verb that changes something: never everything by omission.
-    fn deliberate(self, all: bool) -> Result<Selection, clap::Error> {
-        let selection = Selection::from(self);
-        let narrowed = Selection {
-            limit: None,
-            ..selection.clone()
-        } != Selection::default();
-        match (all, narrowed) {
-            (true, true) => Err(usage("--all goes with no id and no filter: leave one out")),
-            (false, false) => Err(usage(
-                "say which dead letters: ids, --reason, --error-type, --older-than, --newer-than, or --all",
-            )),
-            (true, false) | (false, true) => Ok(selection),
-        }
-    }
-}
-
-impl From<Which> for Selection {
-    fn from(which: Which) -> Self {
-        Self {
-            ids: which.ids.into_iter().collect(),
-            reason: which.reason,
-            error_type: which.error_type,
-            older_than: which.older_than,
-            newer_than: which.newer_than,
-            limit: which.limit,
-        }
-    }
-}
-
-/// Reads an age: a whole number and one of `s`, `m`, `h`, `d`.
-fn age(text: &str) -> Result<Duration, &'static str> {
-    const WRONG: &str = "write a whole number and a unit, such as 90s, 15m, 12h or 30d";
-    let (number, unit) = text
-        .char_indices()
-        .next_back()
-        .and_then(|(at, _)| text.split_at_checked(at))
-        .ok_or(WRONG)?;
-    let seconds: u64 = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return Err(WRONG),
-    };
-    let number = number
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| number.parse::<u64>().ok())
-        .flatten()
-        .ok_or(WRONG)?;
-    number
-        .checked_mul(seconds)
-        .map(Duration::from_secs)
-        .ok_or(WRONG)
 }

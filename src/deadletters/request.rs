@@ -49,8 +49,8 @@ pub enum Verb {
     },
     /// Everything about some.
     Show {
-        /// Which.
-        ids: BTreeSet<EntryId>,
+        /// Which: by their ids.
+        selection: Selection,
         /// How it is printed.
         output: Output,
     },

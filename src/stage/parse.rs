@@ -79,10 +79,10 @@ impl Checks {
     fn name(&mut self, stage: &StreamStage) -> String {
         let name = stage.metadata.name.clone().unwrap_or_default();
         let length = name.chars().count();
-        self.hold(length <= 52, "", &name, rules::NAME);
+        self.hold(length <= 52, "metadata.name", &name, rules::NAME);
         let value = Value::from(name.as_str());
         if name.is_empty() {
-            self.refuse("metadata.name", &value, rules::METADATA_NAME_ABSENT);
+            self.found.push(rules::name_absent());
         } else if !name.split('.').all(is_label) {
             self.refuse("metadata.name", &value, rules::METADATA_NAME);
         }

@@ -72,6 +72,9 @@ pub const REASONS: [&str; 6] = [
     ENTRY_TOO_LARGE,
 ];
 
+/// The most own pairs a letter may have to be replayed: one script call carries 7,000 values, two of them our meta.
+pub const MOST_REPLAYED_PAIRS: usize = 3_499;
+
 /// A dead letter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Letter {

@@ -29,7 +29,7 @@ pub(super) fn advice(schema: &JSONSchemaProps, field: &str, name: &str) -> Strin
 }
 
 /// The one of `known` that a hasty writer of `name` meant, if any is near.
-pub(super) fn nearest<'a>(known: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(known: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
     let wanted = name.to_lowercase();
     let allowed = (wanted.chars().count() / 4).clamp(1, 3);
     known

@@ -116,7 +116,7 @@ fn shapes_and_bounds_are_named_with_their_field() {
         "spec.replicas: 1001: must be between 0 and 1000",
         "spec.source.consumerGroup: 7: must be a text: put it in quotes",
         "spec.source.groupCreation: Sometimes: must be `IfMissing` or `Never`",
-        "spec.source.stream: \"\": may not be empty: The stream",
+        "spec.source.stream: \"\": may not be empty: The stream to read",
         "spec.suspend: yes: must be `true` or `false`",
         "spec.template.metadata.labels[a.b/c]: 1: must be a text: put it in quotes",
         "spec.visibilityTimeout: 30s: there is no such field: did you mean `spec.delivery.visibilityTimeout`?",

@@ -76,11 +76,11 @@ pub struct SecretKeyRef {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceSpec {
-    /// The stream. Other groups may read it too: nothing is ever deleted from it. May not be changed.
+    /// The stream to read. Other groups may read it too: nothing is ever deleted from it. May not be changed.
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = rules::STREAM_BRACES.rule(), validation = rules::IMMUTABLE.rule())]
     pub stream: String,
-    /// The consumer group on it. May not be changed.
+    /// The consumer group that reads it. May not be changed.
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(validation = rules::IMMUTABLE.rule())]
     pub consumer_group: String,

@@ -5,6 +5,8 @@
 
 use kube::core::{Reason, Rule};
 
+use crate::api::Violation;
+
 /// One rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CelRule {
@@ -74,11 +76,10 @@ macro_rules! between {
     };
 }
 
-/// `metadata.name`.
-pub const NAME: CelRule = CelRule::at(
-    ".metadata.name",
+/// `metadata.name`. It sits at the root, where a rule can not point at a field.
+pub const NAME: CelRule = CelRule::new(
     "self.metadata.name.size() <= 52",
-    "must be at most 52 characters long, as the names of pods and consumers begin with it",
+    "`metadata.name` must be at most 52 characters long, as the names of pods and consumers begin with it",
 );
 
 /// `redis.addresses`.
@@ -173,7 +174,7 @@ macro_rules! with_prefix {
 pub const OUTPUT_NOT_SOURCE: CelRule = CelRule::at(
     ".output.stream",
     "!has(self.output) || self.output.stream != self.source.stream",
-    "may not be `source.stream`: the stage would read its own outputs",
+    "must be different from `source.stream`: the stage would read its own outputs",
 );
 /// `output.stream` against `deadLetter.stream`.
 pub const OUTPUT_NOT_DEAD: CelRule = CelRule::at(
@@ -181,7 +182,7 @@ pub const OUTPUT_NOT_DEAD: CelRule = CelRule::at(
     with_prefix!(
         "!has(self.output) || self.output.stream != (has(self.deadLetter.stream) ? self.deadLetter.stream : p + ':dead')"
     ),
-    "may not be the dead-letter stream: name another stream",
+    "must be different from the dead-letter stream: name another stream",
 );
 /// `output.stream` against the stage's own keys.
 pub const OUTPUT_NOT_DERIVED: CelRule = CelRule::at(
@@ -189,13 +190,13 @@ pub const OUTPUT_NOT_DERIVED: CelRule = CelRule::at(
     with_prefix!(
         "!has(self.output) || !(self.output.stream in [p + ':retry', p + ':delayed', p + ':workers', p + ':cursor'] || self.output.stream.startsWith(p + ':done:'))"
     ),
-    "may not be one of the keys that the stage keeps for itself: name another stream",
+    "must be different from the keys that the stage keeps for itself: name another stream",
 );
 /// `deadLetter.stream` against `source.stream`.
 pub const DEAD_NOT_SOURCE: CelRule = CelRule::at(
     ".deadLetter.stream",
     "!has(self.deadLetter.stream) || self.deadLetter.stream != self.source.stream",
-    "may not be `source.stream`: the stage would read its own dead letters",
+    "must be different from `source.stream`: the stage would read its own dead letters",
 );
 /// `deadLetter.stream` against the stage's own keys.
 pub const DEAD_NOT_DERIVED: CelRule = CelRule::at(
@@ -203,7 +204,7 @@ pub const DEAD_NOT_DERIVED: CelRule = CelRule::at(
     with_prefix!(
         "!has(self.deadLetter.stream) || !(self.deadLetter.stream in [p + ':retry', p + ':delayed', p + ':workers', p + ':cursor'] || self.deadLetter.stream.startsWith(p + ':done:'))"
     ),
-    "may not be one of the keys that the stage keeps for itself: name another stream",
+    "must be different from the keys that the stage keeps for itself: name another stream",
 );
 
 /// `handler` against its type.
@@ -251,8 +252,15 @@ pub const EXEC_CONTAINER: &str = "may not be set on the handler's container of a
 /// `metadata.name`; the API server checks it by itself.
 pub const METADATA_NAME: &str =
     "must be lower case letters, digits, `-` and `.`, with a letter or digit at each end";
-/// `metadata.name` that is missing.
-pub const METADATA_NAME_ABSENT: &str = "must be set: it names the stage";
 /// `metadata.namespace`; the API server checks it by itself.
 pub const METADATA_NAMESPACE: &str =
     "must be at most 63 lower case letters, digits and `-`, with a letter or digit at each end";
+
+/// `metadata.name` is missing.
+pub fn name_absent() -> Violation {
+    Violation {
+        field: "metadata.name".to_owned(),
+        value: "absent".to_owned(),
+        message: "must be set: it names the stage".to_owned(),
+    }
+}

@@ -87,14 +87,12 @@ impl Held {
         self.base + u32::from(self.suspect)
     }
 
-    /// The count the server must have now.
+    /// The count the server must have now; whatever it is for an entry that is being settled.
     pub(super) fn due_count(&self) -> u32 {
         match self.phase {
             Phase::Waiting => self.resting_count(),
-            Phase::Starting { .. }
-            | Phase::Running { .. }
-            | Phase::Limbo { .. }
-            | Phase::Settling(_) => self.base + 1,
+            Phase::Starting { .. } | Phase::Running { .. } | Phase::Limbo { .. } => self.base + 1,
+            Phase::Settling(_) => self.count,
         }
     }
 

@@ -5,7 +5,6 @@
 //! without reading a byte of its entry never held it: the entry goes to another, and only if that happens again and again is
 //! the handler unavailable. So a program that cannot even start costs no entry anything.
 
-use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::child::{Child, Ending};
+use super::wire::MAX_ANSWER_BYTES;
 use super::wire::answer::{Terms, of_line};
 use super::wire::request::line;
 use super::{Handler, Start};
@@ -71,7 +71,7 @@ impl ExecHandler {
     }
 
     /// A child for one entry: the one used last that is still well, or a new one.
-    fn take(&self, start: &Start) -> io::Result<Child> {
+    fn take(&self, start: &Start) -> Result<Child, UnavailableReason> {
         if !start.fresh {
             while let Some(mut child) = self.last() {
                 match child.check() {
@@ -80,7 +80,7 @@ impl ExecHandler {
                 };
             }
         }
-        Child::spawn(&self.settings.command)
+        self.spawn()
     }
 
     fn last(&self) -> Option<Child> {
@@ -110,29 +110,45 @@ impl ExecHandler {
         exits.saturating_add(1) >= IDLE_EXITS
     }
 
-    /// Reads a line as the answer for `start`, and keeps the child that wrote it if it can be trusted with another entry.
-    async fn answered(&self, mut child: Child, end: usize, start: &Start) -> Outcome {
+    /// Keeps a child that has answered, if it can be trusted with another entry.
+    async fn answered(&self, mut child: Child, end: usize) {
+        self.idle_exits.store(0, Ordering::Relaxed);
+        match child.settle(end) {
+            Ok(()) => self.keep(child),
+            Err(why) => {
+                tracing::warn!(why, "a child of the handler is replaced");
+                child.kill().await;
+            }
+        }
+    }
+
+    /// The outcome of an exchange.
+    ///
+    /// # Errors
+    /// What the child did instead of answering.
+    fn judge(
+        &self,
+        child: &Child,
+        ending: Ending,
+        start: &Start,
+    ) -> Result<(usize, Outcome), Failure> {
         let terms = Terms {
             entry: &start.entry,
             has_output: self.settings.has_output,
         };
-        match of_line(child.line(end), terms) {
-            Ok(outcome) => {
-                self.idle_exits.store(0, Ordering::Relaxed);
-                match child.settle(end) {
-                    Ok(()) => self.keep(child),
-                    Err(why) => {
-                        tracing::warn!(why, "a child of the handler is replaced");
-                        child.kill().await;
-                    }
+        match ending {
+            Ending::Exit(text) => Err(Failure::new("ProcessExited", text)),
+            Ending::TooLong => {
+                let text = format!("a line longer than {MAX_ANSWER_BYTES} bytes");
+                Err(Failure::new("ProtocolViolation", text))
+            }
+            Ending::Line(end) => match of_line(child.line(end), terms) {
+                Ok(outcome) => Ok((end, outcome)),
+                Err(why) => {
+                    let text = format!("not an answer: {why}: `{}`", child.excerpt(end));
+                    Err(Failure::new("ProtocolViolation", text))
                 }
-                outcome
-            }
-            Err(why) => {
-                let text = format!("not an answer: {why}: `{}`", child.excerpt(end));
-                child.kill().await;
-                crashed("ProtocolViolation", text)
-            }
+            },
         }
     }
 
@@ -141,10 +157,12 @@ impl ExecHandler {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unavailable(&self, error: &io::Error) -> UnavailableReason {
-        let program = self.settings.command.first().map(String::as_str);
-        tracing::warn!(program, %error, "the handler's command cannot be started");
-        UnavailableReason::SpawnFailed
+    fn spawn(&self) -> Result<Child, UnavailableReason> {
+        Child::spawn(&self.settings.command).map_err(|error| {
+            let program = self.settings.command.first().map(String::as_str);
+            tracing::warn!(program, %error, "the handler's command cannot be started");
+            UnavailableReason::SpawnFailed
+        })
     }
 }
 
@@ -152,13 +170,10 @@ impl Handler for ExecHandler {
     async fn call(&self, start: Start, cancel: CancellationToken) -> Outcome {
         let line = line(&start, &self.settings.namespace, &self.settings.stage);
         let mut limit = std::pin::pin!(tokio::time::sleep(start.timeout));
-        loop {
+        while !cancel.is_cancelled() {
             let mut child = match self.take(&start) {
                 Ok(child) => child,
-                Err(error) => {
-                    let reason = self.unavailable(&error);
-                    return Outcome::Unavailable { reason };
-                }
+                Err(reason) => return Outcome::Unavailable { reason },
             };
             let ending = tokio::select! {
                 biased;
@@ -172,33 +187,28 @@ impl Handler for ExecHandler {
                     return timed_out(start.timeout);
                 }
             };
-            match ending {
-                Ending::Line(end) => return self.answered(child, end, &start).await,
-                Ending::Violation(text) => {
-                    child.kill().await;
-                    return crashed("ProtocolViolation", text);
+            let error = match self.judge(&child, ending, &start) {
+                Ok((end, outcome)) => {
+                    self.answered(child, end).await;
+                    return outcome;
                 }
-                Ending::Exit {
-                    text,
-                    unread: false,
-                } => {
-                    child.kill().await;
-                    return crashed("ProcessExited", text);
-                }
-                Ending::Exit { text, unread: true } => {
-                    child.kill().await;
-                    if self.ended_idle(&child, &text) {
-                        let reason = UnavailableReason::ProcessExiting;
-                        return Outcome::Unavailable { reason };
-                    }
-                }
+                Err(error) => error,
+            };
+            child.kill().await;
+            if !child.is_unread() {
+                // It held nothing else: whatever ended it, the culprit is known.
+                return Outcome::Crashed { error, alone: true };
+            }
+            if self.ended_idle(&child, &error.message) {
+                let reason = UnavailableReason::ProcessExiting;
+                return Outcome::Unavailable { reason };
             }
         }
+        Outcome::Cancelled
     }
 
     async fn probe(&self) -> Result<(), UnavailableReason> {
-        let mut child =
-            Child::spawn(&self.settings.command).map_err(|error| self.unavailable(&error))?;
+        let mut child = self.spawn()?;
         if child.stays_up(PROBE_FOR).await {
             self.keep(child);
             Ok(())
@@ -217,13 +227,5 @@ impl Handler for ExecHandler {
         join_all(children.into_iter().map(Child::retire)).await;
         self.leaving.close();
         self.leaving.wait().await;
-    }
-}
-
-/// A child holds one entry: whatever ended it, that entry was alone with it.
-fn crashed(error_type: &str, text: String) -> Outcome {
-    Outcome::Crashed {
-        error: Failure::new(error_type, text),
-        alone: true,
     }
 }

@@ -13,7 +13,7 @@ use hyper::{HeaderMap, Method, Request, Uri};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tokio_util::sync::CancellationToken;
 
-use self::connection::{Answer, Broken, Connection};
+use self::connection::{Answer, Broken, CONNECT_TIMEOUT, Connection};
 use self::pool::Pool;
 use super::wire::answer::{Terms, of_http, too_large};
 use super::wire::request::{StageHeaders, body};
@@ -129,7 +129,10 @@ impl HttpHandler {
                 Ok(outcome) => return outcome,
             }
         }
-        match (Connection::open(&self.host, self.port).await, first_break) {
+        // A connect must fail before the run as a whole does: nothing has run yet, so no attempt may be spent.
+        let limit = start.timeout / 2;
+        let opened = Connection::open(&self.host, self.port, limit).await;
+        match (opened, first_break) {
             (Ok(fresh), _) => self.ask(fresh, &post, start).await.unwrap_or_else(judge),
             (Err(_), Some(text)) => crashed(text),
             (Err(reason), None) => Outcome::Unavailable { reason },
@@ -181,7 +184,8 @@ impl Handler for HttpHandler {
     }
 
     async fn probe(&self) -> Result<(), UnavailableReason> {
-        Connection::open(&self.host, self.port).await.map(drop)
+        let opened = Connection::open(&self.host, self.port, CONNECT_TIMEOUT).await;
+        opened.map(drop)
     }
 
     async fn stop(&self) {

@@ -29,6 +29,7 @@ use super::{
 
 mod backlog;
 mod connection;
+pub mod dead_letters;
 mod delayed;
 mod error;
 mod groups;

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::pin::pin;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -53,15 +53,10 @@ pub(super) struct Child {
 pub(super) enum Ending {
     /// It wrote a line, of this many bytes.
     Line(usize),
-    /// It wrote what is no line.
-    Violation(String),
-    /// It exited, or closed its output.
-    Exit {
-        /// What was seen.
-        text: String,
-        /// It had not read a byte of the line.
-        unread: bool,
-    },
+    /// It wrote more than a line may hold.
+    TooLong,
+    /// It exited, or closed its output; what was seen.
+    Exit(String),
 }
 
 impl Child {
@@ -128,66 +123,47 @@ impl Child {
 
     /// Gives it a line and waits for one. Reading goes on while writing, so neither side can block the other for ever.
     pub(super) async fn exchange(&mut self, line: &[u8]) -> Ending {
-        let ending = {
-            let Self {
-                group,
-                stdin,
-                stdout,
-                heard,
-                written,
-                is_fed,
-                ..
-            } = self;
-            (*written, *is_fed) = (0, false);
-            let mut talk = pin!(async {
-                let mut listen = pin!(listen(stdout, heard));
-                tokio::select! {
-                    biased;
-                    // A child that stopped reading may still answer, and one that has ended says so on its output.
-                    fed = feed(stdin, line, written) => *is_fed = fed.is_ok(),
-                    said = listen.as_mut() => return said,
-                }
-                listen.await
-            });
+        let Self {
+            group,
+            stdin,
+            stdout,
+            heard,
+            written,
+            is_fed,
+            ..
+        } = self;
+        (*written, *is_fed) = (0, false);
+        let mut talk = pin!(async {
+            let mut listen = pin!(listen(stdout, heard));
             tokio::select! {
                 biased;
-                said = talk.as_mut() => Ok(said),
-                // Its last line may still lie in the pipe; what it started may keep that pipe open.
-                status = group.process.wait() => match timeout(LAG, talk).await {
-                    Ok(said @ (Said::Line(_) | Said::TooMuch)) => Ok(said),
-                    Ok(Said::End) | Err(_) => Err(status),
-                },
+                // A child that stopped reading may still answer, and one that has ended says so on its output.
+                fed = feed(stdin, line, written) => *is_fed = fed.is_ok(),
+                said = listen.as_mut() => return said,
             }
+            listen.await
+        });
+        let status = tokio::select! {
+            biased;
+            said = talk.as_mut() => match said {
+                Some(said) => return said,
+                None => timeout(LAG, group.process.wait()).await,
+            },
+            // Its last line may still lie in the pipe; what it started may keep that pipe open.
+            status = group.process.wait() => match timeout(LAG, talk).await {
+                Ok(Some(said)) => return said,
+                Ok(None) | Err(_) => Ok(status),
+            },
         };
-        match ending {
-            Ok(Said::Line(end)) => Ending::Line(end),
-            Ok(Said::TooMuch) => {
-                Ending::Violation(format!("a line longer than {MAX_ANSWER_BYTES} bytes"))
-            }
-            Ok(Said::End) => self.exit(None).await,
-            Err(status) => self.exit(status.ok()).await,
-        }
+        Ending::Exit(match status {
+            Ok(Ok(status)) => format!("the child ended with {status}"),
+            Ok(Err(_)) | Err(_) => "the child closed its output".to_owned(),
+        })
     }
 
-    async fn exit(&mut self, status: Option<ExitStatus>) -> Ending {
-        let unread = self.is_unread();
-        let status = match status {
-            Some(status) => Some(status),
-            None => timeout(LAG, self.group.process.wait())
-                .await
-                .ok()
-                .and_then(Result::ok),
-        };
-        let what = status.map_or_else(
-            || "closed its output".to_owned(),
-            |status| format!("ended with {status}"),
-        );
-        let text = format!("the child {what} while it held the entry");
-        Ending::Exit { text, unread }
-    }
-
-    /// Whether all that it was given still lies in the pipe. Linux keeps that as long as we hold our end, and counts it.
-    fn is_unread(&self) -> bool {
+    /// Whether it read not a byte of its line: all of that still lies in the pipe, which Linux keeps as long as we hold our
+    /// end. To be asked when it has ended.
+    pub(super) fn is_unread(&self) -> bool {
         rustix::io::ioctl_fionread(&self.stdin)
             .is_ok_and(|unread| usize::try_from(unread).is_ok_and(|unread| unread >= self.written))
     }
@@ -250,16 +226,6 @@ impl Child {
     }
 }
 
-/// What a child said.
-enum Said {
-    /// A line of this many bytes, its newline not counted.
-    Line(usize),
-    /// More than a line may hold.
-    TooMuch,
-    /// It will say nothing more.
-    End,
-}
-
 async fn feed(stdin: &mut ChildStdin, line: &[u8], written: &mut usize) -> io::Result<()> {
     while let Some(rest) = line.get(*written..).filter(|rest| !rest.is_empty()) {
         *written += stdin.write(rest).await?;
@@ -267,22 +233,23 @@ async fn feed(stdin: &mut ChildStdin, line: &[u8], written: &mut usize) -> io::R
     Ok(())
 }
 
-async fn listen(stdout: &mut ChildStdout, heard: &mut Vec<u8>) -> Said {
+/// Reads until there is a line, or more than a line may hold; `None` if the output ends before.
+async fn listen(stdout: &mut ChildStdout, heard: &mut Vec<u8>) -> Option<Ending> {
     let mut searched = 0;
     loop {
         let fresh = heard.get(searched..).unwrap_or_default();
         if let Some(at) = fresh.iter().position(|byte| *byte == b'\n') {
-            return match searched + at {
-                end if end > MAX_ANSWER_BYTES => Said::TooMuch,
-                end => Said::Line(end),
-            };
+            return Some(match searched + at {
+                end if end > MAX_ANSWER_BYTES => Ending::TooLong,
+                end => Ending::Line(end),
+            });
         }
         searched = heard.len();
         if searched > MAX_ANSWER_BYTES {
-            return Said::TooMuch;
+            return Some(Ending::TooLong);
         }
         match stdout.read_buf(heard).await {
-            Ok(0) | Err(_) => return Said::End,
+            Ok(0) | Err(_) => return None,
             Ok(_) => {}
         }
     }
@@ -335,4 +302,24 @@ impl Drop for Group {
 fn is_ours(name: &OsStr) -> bool {
     CREDENTIALS.iter().any(|credential| name == *credential)
         || name.as_bytes().starts_with(OUR_VARIABLES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_variables_are_known_by_name_and_prefix() {
+        for ours in [
+            "REDIS_USERNAME",
+            "REDIS_PASSWORD",
+            "STREAMSTAGE_CONFIG",
+            "STREAMSTAGE_",
+        ] {
+            assert!(is_ours(OsStr::new(ours)), "{ours}");
+        }
+        for theirs in ["PATH", "REDIS_URL", "STREAMSTAGE", "streamstage_x"] {
+            assert!(!is_ours(OsStr::new(theirs)), "{theirs}");
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +20,14 @@ use hyper::client::conn::http1;
 use hyper::http::response::Parts;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use crate::engine::handler::wire::MAX_ANSWER_BYTES;
 use crate::engine::outcome::UnavailableReason;
 
-/// The limit of a connect: the server is in the same pod, so one that has not accepted by then does not accept.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The limit of a look-up and of a connect: the server is in the same pod, so one that is silent for that long does not accept.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Driver = http1::Connection<TokioIo<Ear>, Full<Bytes>>;
 
@@ -67,9 +68,18 @@ pub(super) enum Broken {
 }
 
 impl Connection {
-    /// Connects, within the limit of a connect.
-    pub(super) async fn open(host: &str, port: u16) -> Result<Self, UnavailableReason> {
-        match timeout(CONNECT_TIMEOUT, connect(host, port)).await {
+    /// Connects within `limit`, and never waits longer than [`CONNECT_TIMEOUT`].
+    pub(super) async fn open(
+        host: &str,
+        port: u16,
+        limit: Duration,
+    ) -> Result<Self, UnavailableReason> {
+        let limit = limit.min(CONNECT_TIMEOUT);
+        let addresses = timeout(limit, lookup_host((host, port))).await;
+        let Ok(Ok(addresses)) = addresses else {
+            return Err(UnavailableReason::DnsFailure);
+        };
+        match timeout(limit, connect(addresses)).await {
             Ok(stream) => Self::over(stream?).await,
             Err(_) => Err(UnavailableReason::ConnectionRefused),
         }
@@ -120,10 +130,9 @@ impl Connection {
     }
 }
 
-async fn connect(host: &str, port: u16) -> Result<TcpStream, UnavailableReason> {
-    let addresses = tokio::net::lookup_host((host, port))
-        .await
-        .map_err(|_| UnavailableReason::DnsFailure)?;
+async fn connect(
+    addresses: impl Iterator<Item = SocketAddr>,
+) -> Result<TcpStream, UnavailableReason> {
     let mut reason = UnavailableReason::DnsFailure;
     for address in addresses {
         match TcpStream::connect(address).await {

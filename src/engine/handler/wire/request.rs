@@ -43,7 +43,7 @@ impl StageHeaders {
     /// The headers of a stage that reads `source`, for the handler at `authority` (`host:port`).
     pub(crate) fn new(authority: &str, namespace: &str, stage: &str, source: &StreamKey) -> Self {
         let source = percent_encode(source.as_str().as_bytes(), NOT_IN_A_SEGMENT).to_string();
-        let mut headers = HeaderMap::with_capacity(16);
+        let mut headers = HeaderMap::with_capacity(24);
         headers.insert(HOST, legal(authority.as_bytes()));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(NAMESPACE, legal(namespace.as_bytes()));

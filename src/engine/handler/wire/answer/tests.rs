@@ -352,3 +352,14 @@ fn a_line_that_is_no_answer_is_refused() {
     }
     assert!(line(r#"{"id":"7-1","ok":false,"error":{}}"#).is_ok());
 }
+
+proptest::proptest! {
+    #[test]
+    fn whatever_a_child_or_a_server_writes_is_judged(
+        text in r#"(\{"id":"7-1",)?["\[{]*(ok|error|outputs|id|base64)?"?:?[a-z0-9"\[\]{},:. ]*[\]}]*"#,
+    ) {
+        line(&text).ok();
+        http(200, &[("content-type", "application/json")], &text);
+        http(500, &[("content-type", PROBLEM)], &text);
+    }
+}

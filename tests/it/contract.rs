@@ -1,0 +1,107 @@
+//! One behaviour suite run against both brokers, so that the one in memory cannot drift from the one on Redis.
+//!
+//! Each behaviour is a sentence about [`streamstage::streams::Broker`]; the fixtures differ only in how they add, trim,
+//! break and look. What only a real server can answer (error codes, ACLs) is in `contract/errors.rs`.
+
+mod errors;
+mod fixture;
+mod leases;
+//MEM mod memory_fixture;
+mod reading;
+mod recovery;
+mod redis_fixture;
+mod reporting;
+mod retrying;
+mod server;
+mod settling;
+
+macro_rules! contract {
+    ($($area:ident { $($behaviour:ident,)+ })+) => {
+        mod on_redis {
+            use super::fixture::Fixture;
+            use super::redis_fixture::RedisFixture;
+            $($(
+                #[tokio::test]
+                async fn $behaviour() {
+                    super::$area::$behaviour(RedisFixture::start().await).await;
+                }
+            )+)+
+        }
+
+    };
+}
+
+contract! {
+    reading {
+        two_consumers_share_a_stream_without_overlap,
+        entries_come_as_the_bytes_they_are,
+        the_meta_field_means_nothing_in_the_source,
+        a_parked_read_ends_when_an_entry_is_added,
+        a_parked_read_ends_when_it_is_unblocked,
+        a_parked_read_ends_when_an_entry_is_released,
+        unblocking_nobody_changes_nothing,
+        a_read_of_the_retry_stream_does_not_wait,
+        the_count_holds_per_stream,
+    }
+    settling {
+        a_committed_entry_is_acknowledged_and_its_outputs_are_appended,
+        a_known_key_is_acknowledged_without_outputs,
+        twins_in_one_batch_commit_once,
+        a_forced_commit_does_not_ask_the_ledger,
+        without_a_ledger_no_key_is_known,
+        an_output_stream_of_another_type_refuses_only_entries_with_outputs,
+        a_dead_letter_stream_of_another_type_holds_up_nobody_else,
+        a_full_server_refuses_adds_and_acknowledges_nothing,
+        a_full_server_lets_acks_and_counts_through,
+        answers_come_in_the_order_of_the_batch,
+        who_does_not_hold_an_entry_changes_nothing,
+        a_settlement_repeated_is_not_ours,
+        one_entry_twice_in_a_batch_settles_once,
+        an_unowned_settlement_needs_no_pending_entry,
+        a_dead_letter_keeps_the_pairs_in_order_after_the_context,
+        an_entry_too_wide_for_a_script_is_dead_lettered_all_the_same,
+        an_entry_too_wide_for_a_script_cannot_be_delayed,
+        a_batch_larger_than_one_call_is_settled_whole,
+    }
+    retrying {
+        a_retry_comes_back_through_the_retry_stream_with_its_meta,
+        a_retry_is_not_promoted_before_it_is_due,
+        equal_payloads_stay_apart,
+        a_settled_retry_leaves_the_retry_stream,
+        a_release_comes_back_uncharged,
+        a_member_that_cannot_be_decoded_is_dead_lettered_once,
+        a_full_server_keeps_what_is_due,
+        more_than_a_batch_is_promoted_in_turns,
+    }
+    leases {
+        a_renewed_entry_is_held_and_not_reclaimed,
+        an_entry_with_somebody_else_is_stolen,
+        an_entry_trimmed_while_held_is_gone,
+        a_settled_entry_is_stolen_from_who_renews_it,
+        counts_are_written_for_the_owner_only,
+        a_reclaimed_entry_keeps_its_count,
+        a_young_entry_is_left_alone,
+        old_entries_behind_a_fresh_head_are_reached,
+        reclaiming_stops_at_the_limit_and_goes_on_after_it,
+        an_entry_trimmed_while_pending_is_lost_once,
+        a_longer_promise_to_the_owner_is_kept,
+        the_retry_stream_is_reclaimed_too,
+    }
+    reporting {
+        an_outage_grants_everybody_a_grace,
+        the_first_report_is_no_outage,
+        a_consumer_retires_only_with_empty_hands,
+        silent_consumers_of_ours_are_retired,
+        the_backlog_counts_both_streams,
+        entries_trimmed_before_delivery_are_lost_once,
+        a_full_server_takes_no_report,
+    }
+    recovery {
+        a_group_is_created_where_the_stage_says,
+        a_group_that_may_not_be_created_is_waited_for,
+        a_destroyed_group_is_created_at_its_position,
+        a_stream_created_again_is_read_from_its_first_entry,
+        a_key_of_another_type_ends_the_session_by_name,
+        without_a_connection_every_call_says_so,
+    }
+}

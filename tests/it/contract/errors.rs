@@ -1,0 +1,1 @@
+//! What only a real server answers: error codes, ACLs, vanished keys.
