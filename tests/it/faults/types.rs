@@ -1,7 +1,7 @@
 //! A key of another type where the stage expects its own: one named reason, nothing lost, and it heals.
 
 use crate::faults::SOON;
-use crate::support::{Bench, StageFile, eventually, holds_for};
+use crate::support::{Bench, StageFile, eventually, for_the_time_of_the_fault, holds_for};
 
 fn stage(bench: &Bench) -> StageFile {
     bench
@@ -46,6 +46,7 @@ async fn named_and_healed(suffix: &str) {
         (log.contains("WrongKeyType") && log.contains(&key)).then_some(())
     })
     .await;
+    for_the_time_of_the_fault(std::time::Duration::from_secs(3)).await;
     let lines = worker.log().lines().count();
     assert!(lines < 60, "{lines} lines of log");
     assert!(worker.is_running());
