@@ -4,6 +4,7 @@
 //! break and look. What only a real server can answer (error codes, ACLs) is in `contract/errors.rs`.
 
 mod errors;
+mod faults_in_memory;
 mod fixture;
 mod leases;
 mod memory_fixture;
@@ -96,6 +97,8 @@ contract! {
         an_entry_trimmed_while_pending_is_lost_once,
         a_longer_promise_to_the_owner_is_kept,
         the_retry_stream_is_reclaimed_too,
+        a_full_server_lets_renewals_and_reclaims_through,
+        an_entry_trimmed_before_its_start_stays_with_its_owner,
     }
     reporting {
         an_outage_grants_everybody_a_grace,
@@ -105,6 +108,7 @@ contract! {
         the_backlog_counts_both_streams,
         entries_trimmed_before_delivery_are_lost_once,
         a_full_server_takes_no_report,
+        what_one_stream_lost_does_not_hide_what_the_next_one_loses,
     }
     recovery {
         a_group_is_created_where_the_stage_says,
@@ -114,5 +118,6 @@ contract! {
         a_stream_created_again_is_read_from_its_first_entry,
         a_key_of_another_type_ends_the_session_by_name,
         without_a_connection_every_call_says_so,
+        a_server_that_answers_no_more_ends_the_session,
     }
 }

@@ -75,7 +75,20 @@ impl RedisBroker {
         };
         let start = recovery_start(&facts);
         let created = self.ensure_group(committer, self.source(), start).await?;
+        if created {
+            self.forget_trimmed(committer).await?;
+        }
         Ok(created.then_some(start))
+    }
+
+    /// A new group counts its entries anew: what the old one's numbers missed says nothing about them.
+    async fn forget_trimmed(&self, committer: &mut MultiplexedConnection) -> Result<(), Error> {
+        let mut forget = redis::cmd("HDEL");
+        forget.arg(&self.settings.keys.cursor).arg("trimmed");
+        let forgotten = forget.query_async::<Value>(committer).await;
+        forgotten
+            .map(drop)
+            .map_err(|error| self.named("HDEL", &error))
     }
 
     /// Creates the group unless it is there; whether it was created now.

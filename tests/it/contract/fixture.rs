@@ -58,6 +58,9 @@ pub(crate) trait Fixture: Sized + Send + Sync + 'static {
     /// At the memory limit, with nothing to evict; or not any more.
     fn set_full(&self, full: bool) -> impl Future<Output = ()> + Send;
 
+    /// The server stops answering, or goes on.
+    fn set_frozen(&self, frozen: bool) -> impl Future<Output = ()> + Send;
+
     /// Makes a pending entry look as if its owner had been silent for so long.
     fn silence(
         &self,

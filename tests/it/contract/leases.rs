@@ -201,3 +201,34 @@ pub(crate) async fn the_retry_stream_is_reclaimed_too<F: Fixture>(fixture: F) {
     let second = b.reclaim(&first.cursor, VISIBILITY, 1).await.unwrap();
     assert_eq!(second.claimed[0].entry.place, Place::source(source));
 }
+
+pub(crate) async fn a_full_server_lets_renewals_and_reclaims_through<F: Fixture>(fixture: F) {
+    let (a, b) = (fixture.broker(A).await, fixture.broker(B).await);
+    let held = fixture.add_many(2).await;
+    read(&a, 2).await;
+    fixture.silence(SOURCE, A, held[1], HOUR).await;
+    fixture.set_full(true).await;
+    let states = a.renew(&[Place::source(held[0])]).await.unwrap();
+    assert_eq!(states, [LeaseState::Held]);
+    assert_eq!(ids(&reclaim(&b, 10).await.claimed), [held[1]]);
+    for id in &held {
+        fixture.silence(SOURCE, B, *id, HOUR).await;
+    }
+    fixture.trim(SOURCE).await;
+    assert_eq!(reclaim(&a, 10).await.lost, 2);
+    assert_eq!(a.backlog().await.unwrap().lost, 2);
+}
+
+pub(crate) async fn an_entry_trimmed_before_its_start_stays_with_its_owner<F: Fixture>(fixture: F) {
+    let a = fixture.broker(A).await;
+    fixture.add("n", "1").await;
+    let delivery = read_one(&a).await;
+    fixture.trim(SOURCE).await;
+    let start = SetCount {
+        place: delivery.entry.place,
+        count: 2,
+    };
+    assert_eq!(a.set_counts(&[start]).await.unwrap(), [true]);
+    let settled = settle_one(&a, &delivery, commit(&[], Some(1))).await;
+    assert_eq!(settled, Settled::Applied);
+}

@@ -12,7 +12,7 @@ use super::fixture::{DELAYED, Fixture, SOURCE, settings};
 const START: Duration = Duration::from_secs(1_700_000_000);
 
 pub(crate) struct MemoryFixture {
-    server: MemoryServer,
+    pub(crate) server: MemoryServer,
     group: GroupName,
 }
 
@@ -63,6 +63,10 @@ impl Fixture for MemoryFixture {
 
     async fn set_full(&self, full: bool) {
         self.server.set_full(full);
+    }
+
+    async fn set_frozen(&self, frozen: bool) {
+        self.server.set_paused(frozen);
     }
 
     async fn silence(&self, stream: &str, _owner: &str, id: EntryId, silent_for: Duration) {

@@ -137,3 +137,24 @@ pub(crate) async fn without_a_connection_every_call_says_so<F: Fixture>(fixture:
     assert!(matches!(a.settle(&[]).await, Ok(empty) if empty.is_empty()));
     assert!(matches!(a.backlog().await, Err(Error::Disconnected { .. })));
 }
+
+pub(crate) async fn a_server_that_answers_no_more_ends_the_session<F: Fixture>(fixture: F) {
+    let short = Duration::from_millis(200);
+    let a = fixture.broker_with(A, |settings| {
+        settings.command_timeout = short;
+        settings.connect_timeout = short;
+    });
+    a.connect().await.unwrap();
+    fixture.set_frozen(true).await;
+    let lost = |result: Result<(), Error>| matches!(result, Err(Error::Disconnected { .. }));
+    assert!(lost(a.read(1, short).await.map(drop)));
+    assert!(lost(a.promote().await.map(drop)), "at once, without asking");
+    let refused = a.connect().await;
+    assert!(matches!(
+        refused,
+        Err(Error::Unreachable { .. } | Error::Disconnected { .. })
+    ));
+    fixture.set_frozen(false).await;
+    a.connect().await.unwrap();
+    assert_nothing_to_read(&a).await;
+}

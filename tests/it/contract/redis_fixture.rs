@@ -84,6 +84,14 @@ impl Fixture for RedisFixture {
             .await;
     }
 
+    async fn set_frozen(&self, frozen: bool) {
+        if frozen {
+            self.server.freeze();
+        } else {
+            self.server.thaw();
+        }
+    }
+
     async fn silence(&self, stream: &str, owner: &str, id: EntryId, silent_for: Duration) {
         let idle = silent_for.as_millis();
         let claim = format!("XCLAIM {stream} mail {owner} 0 {id} IDLE {idle} JUSTID");

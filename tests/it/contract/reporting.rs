@@ -138,3 +138,18 @@ pub(crate) async fn a_full_server_takes_no_report<F: Fixture>(fixture: F) {
     fixture.set_full(false).await;
     assert!(!report(&a).await.outage);
 }
+
+pub(crate) async fn what_one_stream_lost_does_not_hide_what_the_next_one_loses<F: Fixture>(
+    fixture: F,
+) {
+    let a = fixture.broker(A).await;
+    for count in [4, 5] {
+        fixture.add_many(count + 1).await;
+        read_one(&a).await;
+        fixture.trim(SOURCE).await;
+        assert_eq!(report(&a).await.lost, u64::try_from(count).unwrap());
+        fixture.delete(SOURCE).await;
+        a.connect().await.unwrap();
+    }
+    assert_eq!(a.backlog().await.unwrap().lost, 9);
+}
