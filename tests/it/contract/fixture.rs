@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) trait Fixture: Sized + Send + Sync + 'static {
     type Broker: Broker;
 
-    fn start() -> impl Future<Output = Self> + Send;
+    async fn start() -> Self;
 
     /// A broker of the stage for one consumer; not connected yet.
     fn broker_with(&self, consumer: &str, change: impl FnOnce(&mut Settings)) -> Self::Broker;
