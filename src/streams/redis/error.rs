@@ -38,13 +38,9 @@ pub(super) fn of_text(text: &str, place: Place<'_>) -> Error {
         "NOAUTH" | "WRONGPASS" => Error::AuthenticationFailed {
             address: place.address.to_owned(),
         },
-        // Where a script was refused, the server names neither command nor key: its name is all there is.
+        // Redis says of a script neither command nor key: then the script's name is all there is.
         "NOPERM" => Error::Denied {
-            what: short(&format!(
-                "{}: {}",
-                place.command,
-                text.strip_prefix("NOPERM ").unwrap_or(text)
-            )),
+            what: short(&format!("{}: {}", place.command, without_code(text))),
         },
         "NOGROUP" | "UNBLOCKED" => group_missing(place),
         "ERR" if text.contains("no such key") => group_missing(place),
@@ -111,23 +107,39 @@ pub(super) fn refusal(error: Error) -> Result<RefusalReason, Error> {
     }
 }
 
-/// The code of a server's error, also where a script of Redis 6.2 wrapped it in its own words.
+/// The code of a server's error, in whatever words a script wraps it.
 pub(super) fn code_of(text: &str) -> &str {
-    let inner = match text.rsplit_once("@user_script:") {
-        Some((_, rest)) => rest.split_once(": ").map_or(text, |(_, inner)| inner),
-        None => text,
-    };
-    // 6.2 has no code for what an ACL refuses inside a script.
-    if inner.contains("executing the script can't") {
+    let text = unwrapped(text);
+    // What an ACL refuses inside a script has no code of its own before Redis 7, nor on Valkey.
+    if text.contains("executing the script can't") || text.contains("ACL failure in script") {
         return "NOPERM";
     }
-    let word = inner
-        .trim_start_matches('-')
-        .split(' ')
-        .next()
-        .unwrap_or_default();
-    let is_code = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
-    if is_code { word } else { "ERR" }
+    first_word_as_code(text).unwrap_or("ERR")
+}
+
+fn without_code(text: &str) -> &str {
+    let text = unwrapped(text);
+    let code = first_word_as_code(text).and_then(|code| text.strip_prefix(code));
+    code.map_or(text, str::trim_start)
+}
+
+fn first_word_as_code(text: &str) -> Option<&str> {
+    let word = text.split(' ').next()?;
+    let is_code = word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_code.then_some(word)
+}
+
+/// An error without what says where in a script it happened: before it (6.2), or after it (7.0 and later, Valkey).
+fn unwrapped(text: &str) -> &str {
+    let text = match text.rsplit_once(" script: ") {
+        Some((error, place)) if place.contains("on @user_script:") => error,
+        Some(_) | None => text,
+    };
+    let text = match text.rsplit_once("@user_script:") {
+        Some((_, rest)) => rest.split_once(": ").map_or(text, |(_, error)| error),
+        None => text,
+    };
+    text.trim_start_matches('-')
 }
 
 /// The code and text of an error that the server sent; `None` if it is the connection's.
@@ -151,15 +163,15 @@ fn client_text(error: &RedisError) -> String {
 
 /// The beginning of a text, without what may quote arguments.
 fn short(text: &str) -> String {
-    let text = text.split(", with args").next().unwrap_or_default();
-    let text = text.split(" script: ").next().unwrap_or_default();
-    text.chars().take(200).collect()
+    let text = unwrapped(text).split(", with args").next();
+    text.unwrap_or_default().chars().take(200).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// As Redis 6.2, 7.0 and Valkey 9.1 write them.
     #[test]
     fn codes_are_found_in_every_wrapping() {
         for (text, code) in [
@@ -169,16 +181,48 @@ mod tests {
                 "Error running script (call to f_a): @user_script:9: NOGROUP No such key",
                 "NOGROUP",
             ),
-            ("@user_script: 4: -OOM command not allowed", "OOM"),
             (
-                "@user_script: 4: The user executing the script can't run this command or subcommand",
-                "NOPERM",
+                "Error running script (call to f_a): @user_script:1: @user_script: 1: -OOM no",
+                "OOM",
+            ),
+            ("@user_script: 4: -READONLY You can't write", "READONLY"),
+            ("OOM no. script: 0a1b, on @user_script:1.", "OOM"),
+            (
+                "WRONGTYPE Operation script: on @user_script:1.",
+                "WRONGTYPE",
             ),
             ("@user_script: 4: Unknown Redis command", "ERR"),
             ("no such key", "ERR"),
             ("", "ERR"),
         ] {
             assert_eq!(code_of(text), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_an_acl_refuses_in_a_script_is_named_as_far_as_the_server_says() {
+        let place = Place {
+            address: "",
+            stream: "",
+            group: "",
+            command: "reclaim",
+        };
+        for (text, what) in [
+            (
+                "Error running script (call to f_a): @user_script:4: @user_script: 4: The user executing the script can't run this command or subcommand",
+                "reclaim: The user executing the script can't run this command or subcommand",
+            ),
+            (
+                "ERR ACL failure in script: User w has no permissions to run the 'xadd' command script: on @user_script:1.",
+                "reclaim: ACL failure in script: User w has no permissions to run the 'xadd' command",
+            ),
+            (
+                "NOPERM this user has no permissions to run the 'xadd' command",
+                "reclaim: this user has no permissions to run the 'xadd' command",
+            ),
+        ] {
+            let what = what.to_owned();
+            assert_eq!(of_text(text, place), Error::Denied { what });
         }
     }
 

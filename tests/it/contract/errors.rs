@@ -134,8 +134,8 @@ async fn what_the_user_may_not_do_is_named_as_far_as_the_server_says() {
         .reclaim(&ReclaimCursor::default(), LONG, 5)
         .await
         .unwrap_err();
-    let script = "reclaim: The user executing the script can't";
-    assert!(reclaim.to_string().contains(script), "{reclaim}");
+    assert!(matches!(reclaim, Error::Denied { .. }), "{reclaim}");
+    assert!(reclaim.to_string().contains("reclaim"), "{reclaim}");
     fixture.server.run("ACL SETUSER worker -zcard").await;
     let backlog = broker.backlog().await.unwrap_err();
     assert!(backlog.to_string().contains("'zcard'"), "{backlog}");
@@ -179,14 +179,11 @@ async fn a_parked_read_tells_that_its_group_is_missing_however_it_vanished() {
     ] {
         let fixture = RedisFixture::start().await;
         let a = fixture.broker(A).await;
-        let (read, ()) = tokio::join!(a.read(5, LONG), async {
+        let (end, ()) = tokio::join!(end_of_reads(&a), async {
             blocked_reader(&fixture).await;
             fixture.server.run(vanish).await;
         });
-        assert!(
-            matches!(read, Err(Error::GroupMissing { .. })),
-            "{vanish}: {read:?}"
-        );
+        assert!(matches!(end, Error::GroupMissing { .. }), "{vanish}: {end}");
         assert!(
             a.connect().await.unwrap().group_created_at.is_some(),
             "{vanish}"
@@ -200,7 +197,7 @@ async fn a_parked_read_tells_that_its_group_is_missing_however_it_vanished() {
 async fn a_stream_overwritten_under_a_parked_reader_is_named_at_the_next_connect() {
     let fixture = RedisFixture::start().await;
     let a = fixture.broker(A).await;
-    let (read, ()) = tokio::join!(a.read(5, LONG), async {
+    let (end, ()) = tokio::join!(end_of_reads(&a), async {
         blocked_reader(&fixture).await;
         fixture.server.run("SET orders text").await;
     });
@@ -208,10 +205,9 @@ async fn a_stream_overwritten_under_a_parked_reader_is_named_at_the_next_connect
         key: SOURCE.to_owned(),
         expected: "stream",
     };
-    let read = read.unwrap_err();
     assert!(
-        matches!(read, Error::GroupMissing { .. }) || read == expected,
-        "{read}"
+        matches!(end, Error::GroupMissing { .. }) || end == expected,
+        "{end}"
     );
     assert_eq!(a.connect().await, Err(expected));
 }
@@ -272,6 +268,16 @@ async fn a_limited_server_that_evicts_is_called_unsafe() {
     let opened = fixture.broker_with(A, |_| {}).connect().await.unwrap();
     assert_eq!(opened.unsafe_eviction.as_deref(), Some("allkeys-lru"));
     assert!(opened.server.starts_with("redis ") || opened.server.starts_with("valkey "));
+}
+
+/// Reads until an error comes: before Redis 7 a reader that waits for a key is not told when it goes.
+async fn end_of_reads(broker: &impl Broker) -> Error {
+    loop {
+        match broker.read(5, Duration::from_millis(500)).await {
+            Ok(read) => assert_eq!(read, []),
+            Err(error) => return error,
+        }
+    }
 }
 
 async fn blocked_reader(fixture: &RedisFixture) {

@@ -77,6 +77,9 @@ pub(crate) trait Fixture: Sized + Send + Sync + 'static {
     /// Makes the last report look so old.
     fn forget_reports(&self, silent_for: Duration) -> impl Future<Output = ()> + Send;
 
+    /// Whether the server counts what was ever added, and so can say how much was trimmed (Redis 7.0).
+    fn counts_added(&self) -> impl Future<Output = bool> + Send;
+
     /// The consumers of the group on the source stream.
     fn consumers(&self) -> impl Future<Output = Vec<String>> + Send;
 

@@ -63,11 +63,16 @@ pub(crate) async fn an_entry_with_somebody_else_is_stolen<F: Fixture>(fixture: F
 pub(crate) async fn an_entry_trimmed_while_held_is_gone<F: Fixture>(fixture: F) {
     let a = fixture.broker(A).await;
     fixture.add("n", "1").await;
-    let place = read_one(&a).await.entry.place;
+    let delivery = read_one(&a).await;
+    let place = delivery.entry.place;
     fixture.trim(SOURCE).await;
-    for _ in 0..2 {
-        assert_eq!(a.renew(&[place]).await.unwrap(), [LeaseState::Gone]);
+    let state = a.renew(&[place]).await.unwrap().remove(0);
+    if state == LeaseState::Held {
+        // Before Redis 7 a claim keeps what was trimmed in the pending list: there it is settled like any other.
+        let settled = settle_one(&a, &delivery, commit(&[], Some(1))).await;
+        assert_eq!(settled, Settled::Applied);
     }
+    assert_eq!(a.renew(&[place]).await.unwrap(), [LeaseState::Gone]);
     assert_eq!(a.backlog().await.unwrap().pending, 0);
 }
 

@@ -82,6 +82,10 @@ impl Fixture for MemoryFixture {
             .forget_reports("{orders}:mail:cursor", silent_for);
     }
 
+    async fn counts_added(&self) -> bool {
+        true
+    }
+
     async fn consumers(&self) -> Vec<String> {
         self.server.consumers(SOURCE, &self.group)
     }

@@ -122,6 +122,12 @@ impl Fixture for RedisFixture {
             .await;
     }
 
+    async fn counts_added(&self) -> bool {
+        let info = self.server.run("INFO server").await;
+        let info = redis::from_redis_value::<String>(info).unwrap();
+        !info.contains("redis_version:6.")
+    }
+
     async fn consumers(&self) -> Vec<String> {
         let rows: Vec<Vec<Value>> = self
             .server

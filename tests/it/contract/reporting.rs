@@ -116,6 +116,11 @@ pub(crate) async fn entries_trimmed_before_delivery_are_lost_once<F: Fixture>(fi
     report(&a).await;
     fixture.trim(SOURCE).await;
     fixture.add_many(2).await;
+    if !fixture.counts_added().await {
+        assert_eq!(report(&a).await.lost, 0, "unknown is not a number");
+        assert_eq!(a.backlog().await.unwrap().undelivered, Some(2));
+        return;
+    }
     for newly in [1, 0] {
         assert_eq!(report(&a).await.lost, newly);
         let backlog = a.backlog().await.unwrap();
@@ -143,6 +148,9 @@ pub(crate) async fn what_one_stream_lost_does_not_hide_what_the_next_one_loses<F
     fixture: F,
 ) {
     let a = fixture.broker(A).await;
+    if !fixture.counts_added().await {
+        return;
+    }
     for count in [4, 5] {
         fixture.add_many(count + 1).await;
         read_one(&a).await;
