@@ -122,6 +122,7 @@ const PURE: &[&str] = &[
     "streams::entry",
     "streams::letter",
     "streams::names",
+    "streams::recovery",
     "streams::settings",
     "streams::settlement",
     "worker_config",

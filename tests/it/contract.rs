@@ -78,6 +78,8 @@ contract! {
         a_retry_comes_back_through_the_retry_stream_with_its_meta,
         a_retry_is_not_promoted_before_it_is_due,
         equal_payloads_stay_apart,
+        values_of_every_size_come_back_as_they_were,
+        a_key_is_forgotten_after_its_window,
         a_settled_retry_leaves_the_retry_stream,
         a_release_comes_back_uncharged,
         a_member_that_cannot_be_decoded_is_dead_lettered_once,

@@ -10,7 +10,7 @@
 //! | `P:dead` | stream | dead letters |
 //! | `P:done:*` | string | committed idempotency keys, until they expire |
 //! | `P:workers` | hash | one report per consumer, as JSON |
-//! | `P:cursor` | hash | `position`, `lastId`, `added` of the group on S; `seen`, `grace`, `lost`, `trimmed` |
+//! | `P:cursor` | hash | `position`, `lastId`, `added` of the group on S; `seen`, `grace`, `lost`, `trimmed`, `lostUnknown` |
 //!
 //! One file per concern, its scripts beside it. Two connections: the reader, which only ever parks in a blocking read,
 //! and the committer for everything else. Read next: `settle.rs`.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use streamstage::streams::{Broker, Error, Lane, Promoted, Settled, Settlement};
 
 use super::fixture::{
-    A, B, DEAD, DELAYED, Fixture, RETRY, SOURCE, assert_nothing_to_read, done, eventually, pairs,
-    read, read_one, release, retry_now, settle, settle_one,
+    A, B, DEAD, DELAYED, Fixture, RETRY, SOURCE, assert_nothing_to_read, commit, done, eventually,
+    key_of, pairs, read, read_one, release, retry_now, settle, settle_one,
 };
 
 pub(crate) async fn a_retry_comes_back_through_the_retry_stream_with_its_meta<F: Fixture>(
@@ -174,6 +174,45 @@ pub(crate) async fn more_than_a_batch_is_promoted_in_turns<F: Fixture>(fixture: 
     eventually("all are delivered again", || async {
         a.read(100, Duration::from_millis(1)).await.unwrap();
         a.backlog().await.unwrap().pending == 70
+    })
+    .await;
+}
+
+/// Around every border of the lengths that a delayed member is written with, and beyond one call's mebibyte.
+pub(crate) async fn values_of_every_size_come_back_as_they_were<F: Fixture>(fixture: F) {
+    const SIZES: [usize; 9] = [0, 1, 31, 32, 255, 256, 65_535, 65_536, 2_000_000];
+    let a = fixture.broker(A).await;
+    let field = |size: usize| (size.to_string().into_bytes(), vec![0xff; size]);
+    let wide = vec![(b"n".to_vec(), b"1".to_vec()); 3499];
+    let each = SIZES.map(|size| vec![field(size)]);
+    let together = SIZES.map(field).to_vec();
+    let all = [each.to_vec(), vec![together, wide]].concat();
+    for fields in &all {
+        fixture.add_as(SOURCE, "*", fields).await;
+    }
+    let deliveries = read(&a, all.len()).await;
+    let batch = deliveries
+        .iter()
+        .map(|delivery| settle(delivery, retry_now(delivery)));
+    let settled = a.settle(&batch.collect::<Vec<_>>()).await.unwrap();
+    assert_eq!(settled, vec![Settled::Applied; all.len()]);
+    while a.promote().await.unwrap().more {}
+    let mut again = read(&a, all.len()).await;
+    again.sort_by_key(|delivery| delivery.entry.meta.origin);
+    for (delivery, fields) in again.iter().zip(&all) {
+        assert!(delivery.entry.fields == *fields, "{} values", fields.len());
+    }
+}
+
+pub(crate) async fn a_key_is_forgotten_after_its_window<F: Fixture>(fixture: F) {
+    let window = Duration::from_millis(100);
+    let a = fixture.broker_with(A, |settings| settings.ledger_window = Some(window));
+    a.connect().await.unwrap();
+    fixture.add("n", "1").await;
+    let delivery = read_one(&a).await;
+    settle_one(&a, &delivery, commit(&[], Some(1))).await;
+    eventually("the key is forgotten", || async {
+        a.known(&[key_of(1)]).await.unwrap() == [false]
     })
     .await;
 }
