@@ -21,6 +21,8 @@ pub(super) struct Held {
     pub(super) suspect: bool,
     /// Trimmed while held under a good lease: it has no owner any more, and needs none.
     pub(super) gone: bool,
+    /// The group was re-created before it: it is pending nowhere until it is delivered again.
+    pub(super) undelivered: bool,
     /// A settlement was sent and its reply was lost: it may have been settled already.
     pub(super) doubtful: bool,
     pub(super) phase: Phase,
@@ -53,8 +55,6 @@ pub(super) struct Settling {
     pub(super) sent: bool,
     /// Refused so often.
     pub(super) refusals: u32,
-    /// Not to be sent before this.
-    pub(super) not_before: Duration,
     /// The last refusal, and since when.
     pub(super) refused: Option<(Refusal, Duration)>,
 }
@@ -65,7 +65,6 @@ impl Settling {
             settlement,
             sent: false,
             refusals: 0,
-            not_before: Duration::ZERO,
             refused: None,
         }
     }
@@ -100,9 +99,10 @@ impl Held {
         matches!(self.phase, Phase::Waiting)
     }
 
-    /// Whether it takes one of the worker's slots: everything but a settlement that is not refused.
+    /// Whether it takes one of the worker's slots: everything but a settlement that is not refused, and what must be read
+    /// again before it can be settled.
     fn takes_slot(&self) -> bool {
-        self.is_blocked() || !matches!(self.phase, Phase::Settling(_))
+        !self.undelivered && (self.is_blocked() || !matches!(self.phase, Phase::Settling(_)))
     }
 
     /// Whether the server refuses its settlement.

@@ -108,9 +108,10 @@ impl Core {
 
     fn take_in(&mut self, arrival: Arrival, origin: Origin, now: Duration) {
         // Older than what is held only after a pause: then everything is renewed first.
-        self.lease_good_at = match self.held.is_empty() {
-            true => arrival.sent_at,
-            false => self.lease_good_at.min(arrival.sent_at),
+        self.lease_good_at = if self.held.is_empty() {
+            arrival.sent_at
+        } else {
+            self.lease_good_at.min(arrival.sent_at)
         };
         let mut known = arrival.known.into_iter();
         for delivery in arrival.deliveries {
@@ -129,8 +130,10 @@ impl Core {
         self.held.update(place, |held| {
             held.count = count;
             held.gone = false;
+            held.undelivered = false;
         });
         self.to_count.push(place);
+        self.to_settle.push_back(place);
     }
 
     fn admit(&mut self, delivery: Delivery, origin: Origin, known: bool, now: Duration) {
@@ -167,6 +170,7 @@ impl Core {
             base,
             suspect: meta.suspect && origin == Origin::Read,
             gone: false,
+            undelivered: false,
             doubtful: false,
             phase: Phase::Waiting,
             entry: delivery.entry,

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use super::held::{Held, Phase};
-use super::{Core, Fact, Link, Order};
+use super::{Core, Fact, Link, Order, Task};
 use crate::streams::{Error, Lane, LeaseState, Place};
 
 impl Core {
     pub(super) fn order_renew(&mut self, now: Duration) {
-        if self.out.renew {
+        if self.out.has(Task::Renew) {
             return;
         }
         let Some(session) = self.session() else {
@@ -28,7 +28,7 @@ impl Core {
             self.lease_good_at = now;
             self.mark_renewed();
         } else if first || now >= self.due.renew || now >= self.next_renewal() {
-            self.out.renew = true;
+            self.out.begin(Task::Renew);
             self.due.renew = Duration::MAX;
             self.orders.push(Order::Renew(places));
         }
@@ -53,7 +53,7 @@ impl Core {
         sent_at: Duration,
         now: Duration,
     ) {
-        self.out.renew = false;
+        self.out.end(Task::Renew);
         let states = match result {
             Ok(states) => states,
             Err(error) => return self.session_ended(&error, now),
@@ -72,11 +72,13 @@ impl Core {
                 LeaseState::Held => self.found_held(*place),
                 LeaseState::Gone => self.found_gone(*place, lease_was_good, now),
                 LeaseState::Stolen => self.found_stolen(*place, now),
+                LeaseState::Undelivered => self.held.update(*place, |held| held.undelivered = true),
             }
         }
     }
 
     fn found_held(&mut self, place: Place) {
+        self.held.update(place, |held| held.undelivered = false);
         // A count that could not be written while the entry was held is written again.
         if self
             .held

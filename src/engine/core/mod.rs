@@ -216,21 +216,42 @@ struct Session {
     reported: bool,
 }
 
+/// A kind of order that is out at most once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    Counts,
+    Settle,
+    Renew,
+    Promote,
+    Report,
+    Retire,
+    Probe,
+}
+
 /// Which orders are out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Out {
     /// A read for so many entries, parked since that time.
     read: Option<(usize, Duration)>,
     /// The parked read was told to end, at that time.
     unblock: Option<Duration>,
+    /// A claim for so many entries.
     reclaim: usize,
-    counts: bool,
-    settle: bool,
-    renew: bool,
-    promote: bool,
-    report: bool,
-    retire: bool,
-    probe: bool,
+    tasks: BTreeSet<Task>,
+}
+
+impl Out {
+    fn has(&self, task: Task) -> bool {
+        self.tasks.contains(&task)
+    }
+
+    fn begin(&mut self, task: Task) {
+        self.tasks.insert(task);
+    }
+
+    fn end(&mut self, task: Task) {
+        self.tasks.remove(&task);
+    }
 }
 
 /// When which upkeep is due.

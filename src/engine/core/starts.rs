@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::held::Phase;
-use super::{Call, Core, Fact, Order};
+use super::{Call, Core, Fact, Order, Task};
 use crate::engine::settle::Guard;
 use crate::streams::{Error, Place, SetCount};
 
@@ -24,11 +24,10 @@ impl Core {
             return;
         }
         if self.wants_solitary(now) {
-            if self.held.active() == 0 && self.limbo.is_empty() {
-                if let Some(place) = self.next_solitary() {
-                    self.alone = Some(place);
-                    self.start(place, true, now);
-                }
+            let clear = self.held.active() == 0 && self.limbo.is_empty();
+            if let Some(place) = clear.then(|| self.next_solitary()).flatten() {
+                self.alone = Some(place);
+                self.start(place, true, now);
             }
             return;
         }
@@ -150,7 +149,7 @@ impl Core {
     }
 
     fn order_counts(&mut self) {
-        if self.out.counts || self.to_count.is_empty() {
+        if self.out.has(Task::Counts) || self.to_count.is_empty() {
             return;
         }
         let mut places = std::mem::take(&mut self.to_count);
@@ -167,14 +166,14 @@ impl Core {
             })
             .collect();
         if !counts.is_empty() {
-            self.out.counts = true;
+            self.out.begin(Task::Counts);
             self.orders.push(Order::SetCounts(counts));
         }
     }
 
     /// Delivery counts were written, or not.
     pub fn counted(&mut self, sent: &[SetCount], result: Result<Vec<bool>, Error>, now: Duration) {
-        self.out.counts = false;
+        self.out.end(Task::Counts);
         let written = match result {
             Ok(written) => written,
             Err(error) => {

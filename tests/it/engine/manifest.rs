@@ -55,6 +55,7 @@ async fn bad_manifest_exits_2_and_names_field_value_and_remedy() {
         ("handler.http", json!({"port": 8080}), &["handler", "http"]),
     ];
     for (field, value, words) in cases {
+        println!("{field} = {value}");
         let stage = bench.scripted("ok").set(field, value);
         refuses(&bench, stage, words).await;
     }

@@ -209,6 +209,18 @@ impl Bench {
         .await;
     }
 
+    /// Waits until a worker has reported since now: what happened before is in the cursor.
+    pub(crate) async fn next_report(&self, stage: &StageFile, within: Duration) {
+        let time: Vec<u64> = self.db().call(&["TIME"]).await;
+        let now = time[0] * 1_000 + time[1] / 1_000;
+        eventually("a worker reports again", within, async || {
+            let reports = self.reports(stage).await;
+            let newer = |report: &Value| report["at"].as_u64().is_some_and(|at| at > now);
+            reports.iter().any(newer).then_some(())
+        })
+        .await;
+    }
+
     /// Entries after the group's last delivered one, and those that wait in the retry stream.
     async fn undelivered(&self, stage: &StageFile) -> u64 {
         let (db, retry) = (self.db(), stage.key("retry"));

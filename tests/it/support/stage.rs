@@ -76,11 +76,13 @@ impl StageFile {
         }
     }
 
-    /// Writes the manifest (JSON is YAML) and gives its path.
+    /// Writes the manifest (JSON is YAML) and gives its path; a worker that is just reading it sees all of it or the old one.
     pub(crate) fn write(&self) -> PathBuf {
         let path = self.directory.join(format!("{}.yaml", self.name()));
         let text = serde_json::to_string_pretty(&self.manifest).expect("a manifest");
-        std::fs::write(&path, text).expect("the manifest is written");
+        let draft = path.with_extension("draft");
+        std::fs::write(&draft, text).expect("the manifest is written");
+        std::fs::rename(&draft, &path).expect("the manifest is in its place");
         path
     }
 
