@@ -108,7 +108,7 @@ impl Core {
             .iter()
             .filter(|(_, held)| held.is_waiting())
             .map(|(place, held)| {
-                let ready = held.gone || held.count == held.resting_count();
+                let ready = held.is_gone() || held.count == held.resting_count();
                 (place, ready.then(|| meta_of_release(held, max)))
             })
             .collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::held::{Phase, Settling};
+use super::held::{Hold, Phase, Settling};
 use super::{Core, Fact, Order, SettledKind, Task};
 use crate::engine::letter_context::Reason;
 use crate::engine::outcome::{Failure, Outcome};
@@ -177,13 +177,13 @@ impl Core {
             let Phase::Settling(settling) = &held.phase else {
                 continue;
             };
-            if settling.sent || held.undelivered {
+            if settling.sent || held.hold == Hold::Undelivered {
                 continue;
             }
             batch.push(Settle {
                 entry: held.entry.clone(),
                 settlement: settling.settlement.clone(),
-                unowned: held.gone,
+                unowned: held.is_gone(),
             });
             self.change_settling(place, |settling| settling.sent = true);
         }

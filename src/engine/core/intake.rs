@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::held::{Held, Phase, Settling};
+use super::held::{Held, Hold, Phase, Settling};
 use super::{Core, Fact};
 use crate::engine::key;
 use crate::engine::letter_context::Reason;
@@ -129,8 +129,7 @@ impl Core {
     fn adopt(&mut self, place: Place, count: u32) {
         self.held.update(place, |held| {
             held.count = count;
-            held.gone = false;
-            held.undelivered = false;
+            held.hold = Hold::Leased;
         });
         self.to_count.push(place);
         self.to_settle.push_back(place);
@@ -169,8 +168,7 @@ impl Core {
             count: delivery.count,
             base,
             suspect: meta.suspect && origin == Origin::Read,
-            gone: false,
-            undelivered: false,
+            hold: Hold::Leased,
             doubtful: false,
             phase: Phase::Waiting,
             entry: delivery.entry,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::held::{Held, Phase};
+use super::held::{Held, Hold, Phase};
 use super::{Core, Fact, Link, Order, Task};
 use crate::streams::{Error, Lane, LeaseState, Place};
 
@@ -21,7 +21,7 @@ impl Core {
         let places: Vec<Place> = self
             .held
             .iter()
-            .filter(|(_, held)| !held.gone)
+            .filter(|(_, held)| !held.is_gone())
             .map(|(place, _)| place)
             .collect();
         if places.is_empty() {
@@ -72,13 +72,15 @@ impl Core {
                 LeaseState::Held => self.found_held(*place),
                 LeaseState::Gone => self.found_gone(*place, lease_was_good, now),
                 LeaseState::Stolen => self.found_stolen(*place, now),
-                LeaseState::Undelivered => self.held.update(*place, |held| held.undelivered = true),
+                LeaseState::Undelivered => self
+                    .held
+                    .update(*place, |held| held.hold = Hold::Undelivered),
             }
         }
     }
 
     fn found_held(&mut self, place: Place) {
-        self.held.update(place, |held| held.undelivered = false);
+        self.held.update(place, |held| held.hold = Hold::Leased);
         // A count that could not be written while the entry was held is written again.
         if self
             .held
@@ -101,7 +103,7 @@ impl Core {
         if held.doubtful && place.lane == Lane::Retry {
             self.finish_doubtful(place, now);
         } else if lease_was_good {
-            self.held.update(place, |held| held.gone = true);
+            self.held.update(place, |held| held.hold = Hold::Gone);
             if let Some(Phase::Starting { alone }) = self.held.get(place).map(|h| h.phase.clone()) {
                 self.begin(place, alone, now);
             }

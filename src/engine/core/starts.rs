@@ -109,7 +109,7 @@ impl Core {
         };
         let last = matches!(held.guard(max), Guard::Start { last: true, .. });
         // A fresh read that starts at once keeps the 1 that the read gave it; a trimmed entry has no count to write.
-        if held.gone || !(alone || last || held.count != held.base + 1) {
+        if held.is_gone() || !(alone || last || held.count != held.base + 1) {
             self.begin(place, alone, now);
         } else {
             self.held.enter(place, Phase::Starting { alone });
@@ -161,7 +161,7 @@ impl Core {
                 let held = self.held.get(place)?;
                 let starting = matches!(held.phase, Phase::Starting { .. });
                 let count = held.due_count();
-                (!held.gone && (starting || held.count != count))
+                (!held.is_gone() && (starting || held.count != count))
                     .then_some(SetCount { place, count })
             })
             .collect();
