@@ -158,14 +158,11 @@ impl Bench {
 
     /// Waits until nothing of the stage is undelivered, pending or delayed.
     pub(crate) async fn settled(&self, stage: &StageFile, within: Duration) {
-        eventually(
-            "the stage has settled all its entries",
-            within,
-            async || {
-                let left = self.undelivered(stage).await + self.pending(stage).await;
-                (left + self.delayed(stage).await == 0).then_some(())
-            },
-        )
+        let what = format!("{} has settled all its entries", stage.name());
+        eventually(&what, within, async || {
+            let left = self.undelivered(stage).await + self.pending(stage).await;
+            (left + self.delayed(stage).await == 0).then_some(())
+        })
         .await;
     }
 
