@@ -235,7 +235,11 @@ mod tests {
                 family.name()
             );
             for metric in family.get_metric() {
-                let labels: Vec<_> = metric.get_label().iter().map(|l| l.name()).collect();
+                let labels: Vec<_> = metric
+                    .get_label()
+                    .iter()
+                    .map(prometheus::proto::LabelPair::name)
+                    .collect();
                 assert!(labels.contains(&"stage") && labels.contains(&"stage_namespace"));
                 assert!(labels.len() <= 3, "{labels:?}");
             }

@@ -60,9 +60,12 @@ impl EphemeralServer {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => NoServer::NotInstalled,
-                _ => NoServer::CannotStart(error),
+            .map_err(|error| {
+                if error.kind() == io::ErrorKind::NotFound {
+                    NoServer::NotInstalled
+                } else {
+                    NoServer::CannotStart(error)
+                }
             })?;
         let deadline = clock.now() + STARTS_WITHIN;
         while TcpStream::connect(address).await.is_err() {

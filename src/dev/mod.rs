@@ -252,11 +252,11 @@ async fn accompany(
     clock: Clock,
 ) -> Result<(), BadInput> {
     let work = async {
-        if let Some(mut entries) = entries {
-            if let Err(error) = feed(&broker, &mut entries, clock).await {
-                shutdown.drain.cancel();
-                return Err(error);
-            }
+        if let Some(mut entries) = entries
+            && let Err(error) = feed(&broker, &mut entries, clock).await
+        {
+            shutdown.drain.cancel();
+            return Err(error);
         }
         if until_idle {
             wait_until_idle(&broker, clock).await;

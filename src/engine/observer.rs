@@ -8,6 +8,7 @@ use super::core::{Core, Fact, SettledKind};
 use super::report::millis;
 use super::session::SessionEnd;
 use crate::metrics::WorkerMetrics;
+use crate::streams::{Opened, Place, Refusal};
 
 /// The loop has come round within this time, or it hangs.
 const LOOP_HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -116,15 +117,7 @@ impl Observer {
                     "a lease was renewed late: is the visibility timeout too low for this machine?"
                 );
             }
-            Fact::Refused { place, refusal } => {
-                let key = refusal.key.as_str();
-                let reason = format!("{:?}", refusal.reason);
-                if !self.blocked {
-                    condition("SettlementBlocked", "True", &reason);
-                }
-                self.blocked = true;
-                tracing::warn!(entry = %place, key, reason, "the server refuses a settlement: the entry is kept and tried again");
-            }
+            Fact::Refused { place, refusal } => self.show_refused(place, refusal),
             Fact::Unblocked => {
                 self.blocked = false;
                 condition("SettlementBlocked", "False", "Settled");
@@ -144,7 +137,17 @@ impl Observer {
         }
     }
 
-    fn show_settled(&self, place: &crate::streams::Place, kind: SettledKind) {
+    fn show_refused(&mut self, place: &Place, refusal: &Refusal) {
+        let key = refusal.key.as_str();
+        let reason = format!("{:?}", refusal.reason);
+        if !self.blocked {
+            condition("SettlementBlocked", "True", &reason);
+        }
+        self.blocked = true;
+        tracing::warn!(entry = %place, key, reason, "the server refuses a settlement: the entry is kept and tried again");
+    }
+
+    fn show_settled(&self, place: &Place, kind: SettledKind) {
         self.metrics.settled(kind.as_str());
         match kind {
             SettledKind::DeadLettered => tracing::warn!(entry = %place, "dead-lettered"),
@@ -155,7 +158,7 @@ impl Observer {
         }
     }
 
-    fn show_session(&mut self, opened: &crate::streams::Opened) {
+    fn show_session(&mut self, opened: &Opened) {
         self.metrics.session_began();
         self.health.reached.store(true, Ordering::Relaxed);
         condition("RedisAvailable", "True", "Connected");

@@ -17,8 +17,8 @@ use super::outcome::{Outcome, UnavailableReason};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::streams::{
-    Broker, Delivery, Error, IdempotencyKey, LeaseState, Opened, Place, Promoted, Reclaimed,
-    Reported, SetCount, Settled,
+    Broker, Delivery, Error, IdempotencyKey, LeaseState, Opened, Place, Promoted, ReclaimCursor,
+    Reclaimed, Reported, SetCount, Settled,
 };
 use crate::worker_config::WorkerConfig;
 
@@ -49,6 +49,7 @@ enum Event {
     Settled {
         sent: Vec<Place>,
         result: Result<Vec<Settled>, Error>,
+        sent_at: Duration,
     },
     Renewed {
         places: Vec<Place>,
@@ -131,64 +132,13 @@ impl<B: Broker, H: Handler> Worker<B, H> {
 
     /// Carries one order out, in a task of its own.
     fn perform(&mut self, order: Order, now: Duration) {
-        let broker = Arc::clone(&self.broker);
+        let block = self.config.delivery.block_timeout;
         match order {
-            Order::Connect => self.spawn(async move { Event::Connected(broker.connect().await) }),
             Order::ReadRetry { count } => self.read(count, None, now),
-            Order::Read { count } => {
-                self.read(count, Some(self.config.delivery.block_timeout), now)
-            }
-            Order::Unblock => self.spawn(async move {
-                // If the session is over, so is the read.
-                broker.unblock().await.ok();
-                Event::Unblocked
-            }),
-            Order::Reclaim { cursor, limit } => {
-                let idle = self.config.delivery.visibility_timeout;
-                let keys = self.key_maker();
-                self.spawn(async move {
-                    let result = match broker.reclaim(&cursor, idle, limit).await {
-                        Ok(page) => {
-                            let known = known(&*broker, &keys(&page.claimed)).await;
-                            Ok((page, known))
-                        }
-                        Err(error) => Err(error),
-                    };
-                    Event::Reclaimed {
-                        result,
-                        sent_at: now,
-                    }
-                });
-            }
-            Order::SetCounts(sent) => self.spawn(async move {
-                let result = broker.set_counts(&sent).await;
-                Event::Counted { sent, result }
-            }),
-            Order::Settle(batch) => self.spawn(async move {
-                let result = broker.settle(&batch).await;
-                let sent = batch.iter().map(|settle| settle.entry.place).collect();
-                Event::Settled { sent, result }
-            }),
-            Order::Renew(places) => self.spawn(async move {
-                let result = broker.renew(&places).await;
-                Event::Renewed {
-                    places,
-                    result,
-                    sent_at: now,
-                }
-            }),
-            Order::Promote => self.spawn(async move { Event::Promoted(broker.promote().await) }),
+            Order::Read { count } => self.read(count, Some(block), now),
+            Order::Reclaim { cursor, limit } => self.reclaim(cursor, limit, now),
             Order::Report => self.report(now),
-            Order::Retire { own } => {
-                let visibility = self.config.delivery.visibility_timeout;
-                let older_than = (visibility * RETIRE_AFTER_TIMEOUTS).min(RETIRE_AFTER_AT_MOST);
-                self.spawn(async move {
-                    Event::Retired {
-                        own,
-                        result: broker.retire(own, older_than).await,
-                    }
-                });
-            }
+            Order::Retire { own } => self.retire(own),
             Order::Call(call) => self.call(call),
             Order::Cancel(place) => {
                 if let Some(cancel) = self.running.get(&place) {
@@ -199,11 +149,80 @@ impl<B: Broker, H: Handler> Worker<B, H> {
                 let handler = Arc::clone(&self.handler);
                 self.spawn(async move { Event::Probed(handler.probe().await) });
             }
+            Order::Connect => {
+                self.ask(move |broker| async move { Event::Connected(broker.connect().await) });
+            }
+            // If the session is over, so is the read.
+            Order::Unblock => self.ask(move |broker| async move {
+                broker.unblock().await.ok();
+                Event::Unblocked
+            }),
+            Order::SetCounts(sent) => self.ask(move |broker| async move {
+                let result = broker.set_counts(&sent).await;
+                Event::Counted { sent, result }
+            }),
+            Order::Settle(batch) => self.ask(move |broker| async move {
+                let result = broker.settle(&batch).await;
+                let sent = batch.iter().map(|settle| settle.entry.place).collect();
+                Event::Settled {
+                    sent,
+                    result,
+                    sent_at: now,
+                }
+            }),
+            Order::Renew(places) => self.ask(move |broker| async move {
+                let result = broker.renew(&places).await;
+                Event::Renewed {
+                    places,
+                    result,
+                    sent_at: now,
+                }
+            }),
+            Order::Promote => {
+                self.ask(move |broker| async move { Event::Promoted(broker.promote().await) });
+            }
         }
     }
 
     fn spawn(&mut self, task: impl Future<Output = Event> + Send + 'static) {
         self.tasks.spawn(task);
+    }
+
+    /// One exchange with the broker, in a task of its own.
+    fn ask<F>(&mut self, exchange: impl FnOnce(Arc<B>) -> F)
+    where
+        F: Future<Output = Event> + Send + 'static,
+    {
+        let task = exchange(Arc::clone(&self.broker));
+        self.spawn(task);
+    }
+
+    fn reclaim(&mut self, cursor: ReclaimCursor, limit: usize, sent_at: Duration) {
+        let broker = Arc::clone(&self.broker);
+        let idle = self.config.delivery.visibility_timeout;
+        let keys = self.key_maker();
+        self.spawn(async move {
+            let result = match broker.reclaim(&cursor, idle, limit).await {
+                Ok(page) => {
+                    let known = known(&*broker, &keys(&page.claimed)).await;
+                    Ok((page, known))
+                }
+                Err(error) => Err(error),
+            };
+            Event::Reclaimed { result, sent_at }
+        });
+    }
+
+    fn retire(&mut self, own: bool) {
+        let broker = Arc::clone(&self.broker);
+        let visibility = self.config.delivery.visibility_timeout;
+        let older_than = (visibility * RETIRE_AFTER_TIMEOUTS).min(RETIRE_AFTER_AT_MOST);
+        self.spawn(async move {
+            Event::Retired {
+                own,
+                result: broker.retire(own, older_than).await,
+            }
+        });
     }
 
     /// A read, and the ledger's word on what it brought; `block` = both streams, waiting so long.
@@ -302,7 +321,15 @@ impl<B: Broker, H: Handler> Worker<B, H> {
                 self.running.remove(&place);
                 self.core.answered(place, outcome, now);
             }
-            Event::Settled { sent, result } => self.core.settled(&sent, result, now),
+            Event::Settled {
+                sent,
+                result,
+                sent_at,
+            } => {
+                self.observer
+                    .committed(sent.len(), now.saturating_sub(sent_at));
+                self.core.settled(&sent, result, now);
+            }
             Event::Renewed {
                 places,
                 result,

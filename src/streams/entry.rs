@@ -230,6 +230,23 @@ pub struct Entry {
     pub meta: Meta,
 }
 
+impl Entry {
+    /// An entry as it lies in a stream: in `P:retry` the first field is our meta, in S that name is a field like any
+    /// other. `seen_at` stands in where the id does not say when it was added.
+    pub fn met(place: Place, mut fields: Fields, seen_at: u64) -> Self {
+        let carries_meta =
+            place.lane == Lane::Retry && fields.first().is_some_and(|(name, _)| name == META_FIELD);
+        let meta = carries_meta
+            .then(|| fields.remove(0))
+            .and_then(|(_, value)| Meta::parse(&value));
+        Self {
+            place,
+            fields,
+            meta: meta.unwrap_or_else(|| Meta::fresh(place.id, seen_at)),
+        }
+    }
+}
+
 /// An entry that a read or a claim put into this consumer's pending list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -295,5 +312,43 @@ mod tests {
         meta.v = 2;
         assert_eq!(Meta::parse(&meta.render()), None);
         assert_eq!(Meta::parse(b"{}"), None);
+    }
+
+    fn pair(name: &[u8], value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        (name.to_vec(), value.to_vec())
+    }
+
+    #[test]
+    fn meta_is_taken_off_the_retry_stream_only() {
+        let id = EntryId::new(5, 0);
+        let mut meta = Meta::fresh(EntryId::new(1, 0), 9);
+        meta.attempts = 2;
+        let with_meta = vec![pair(META_FIELD, &meta.render()), pair(b"a", b"1")];
+
+        let retried = Entry::met(Place::retry(id), with_meta.clone(), 0);
+        assert_eq!(
+            (retried.meta, retried.fields),
+            (meta, vec![pair(b"a", b"1")])
+        );
+
+        let fresh = Entry::met(Place::source(id), with_meta.clone(), 7);
+        assert_eq!((fresh.meta, fresh.fields), (Meta::fresh(id, 7), with_meta));
+    }
+
+    #[test]
+    fn unreadable_meta_is_dropped_and_a_later_field_of_that_name_stays() {
+        let id = EntryId::new(5, 0);
+        let bad = Entry::met(
+            Place::retry(id),
+            vec![pair(META_FIELD, b"{"), pair(b"a", b"1")],
+            7,
+        );
+        assert_eq!(
+            (bad.meta, bad.fields),
+            (Meta::fresh(id, 7), vec![pair(b"a", b"1")])
+        );
+
+        let later = vec![pair(b"a", b"1"), pair(META_FIELD, b"x")];
+        assert_eq!(Entry::met(Place::retry(id), later.clone(), 7).fields, later);
     }
 }

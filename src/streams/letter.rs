@@ -3,7 +3,7 @@
 //! First the context pairs, then a pair [`FIELDS`] that counts what follows, then the entry's own pairs verbatim and in
 //! order. So an entry's field may have any name and any bytes, and a replay is exact. Pure.
 
-use super::Fields;
+use super::{Fields, Settings};
 
 /// The pair that ends the context: its value is the number of the entry's own pairs.
 pub const FIELDS: &str = "fields";
@@ -161,6 +161,35 @@ impl Letter {
             .collect::<Result<_, _>>()?;
         Ok(Self { context, fields })
     }
+}
+
+/// The dead letter of a member of `P:delayed` that cannot be decoded, found at `now` (milliseconds since the epoch):
+/// nothing is known of the entry but these bytes.
+pub(super) fn undecodable(settings: &Settings, now: u64, member: &[u8]) -> Fields {
+    let failed_at = i64::try_from(now)
+        .ok()
+        .and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok())
+        .unwrap_or_default();
+    let context = [
+        (FAILED_AT, format!("{failed_at:.3}")),
+        (REASON, UNDECODABLE.to_owned()),
+        (ATTEMPTS, "0".to_owned()),
+        (ERROR_TYPE, UNDECODABLE.to_owned()),
+        (
+            ERROR,
+            "a member of the delayed set is not an entry".to_owned(),
+        ),
+        (STREAM, settings.keys.source.to_string()),
+        (GROUP, settings.keys.group.to_string()),
+        (CONSUMER, settings.consumer.to_string()),
+    ];
+    let letter = Letter {
+        context: context
+            .map(|(name, value)| (name.to_owned(), value))
+            .to_vec(),
+        fields: vec![(b"member".to_vec(), member.to_vec())],
+    };
+    letter.render()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod entry;
 pub mod letter;
 pub mod memory;
 pub mod names;
+mod recovery;
 pub mod redis;
 pub mod settings;
 pub mod settlement;
@@ -26,6 +27,10 @@ pub use settlement::{
 
 /// The most entries of one call; larger batches are split by the broker.
 pub const MAX_BATCH: usize = 64;
+
+/// The most names and values of one call, and so of an entry that can be delayed or released: Redis's Lua hands them
+/// over on a stack that ends at 8,000.
+pub const MAX_VALUES: usize = 7000;
 
 /// Why a session with a server ended, or could not begin.
 ///
@@ -179,6 +184,8 @@ pub trait Broker: Send + Sync + 'static {
     fn settle(&self, batch: &[Settle]) -> impl Future<Output = Result<Vec<Settled>, Error>> + Send;
 
     /// Renews the lease on every entry named, in order.
+    ///
+    /// [`LeaseState::Undelivered`] entries have no lease to renew: the group was re-created before them.
     fn renew(
         &self,
         places: &[Place],

@@ -148,10 +148,10 @@ impl Keys {
 fn prefix(stream: &str, group: &str) -> Result<String, NoPrefix> {
     let group = group.replace('%', "%25").replace(':', "%3A");
     let Some(open) = stream.find('{') else {
-        return match stream.contains('}') {
-            true => Err(NoPrefix::StrayBrace),
-            false => Ok(format!("{{{stream}}}:{group}")),
-        };
+        if stream.contains('}') {
+            return Err(NoPrefix::StrayBrace);
+        }
+        return Ok(format!("{{{stream}}}:{group}"));
     };
     let (before, rest) = stream.split_at(open);
     match rest.find('}') {

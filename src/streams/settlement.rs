@@ -18,7 +18,7 @@ pub struct IdempotencyKey(String);
 impl IdempotencyKey {
     /// A key from its 16 bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(format!("{:032x}", u128::from_be_bytes(bytes)))
     }
 
     /// The 32 hex digits.
@@ -122,6 +122,8 @@ pub enum LeaseState {
     Gone,
     /// Pending under another consumer, or settled.
     Stolen,
+    /// Pending nowhere, and beyond the position of a group that was re-created: it will be delivered again.
+    Undelivered,
 }
 
 /// Where a reclaim goes on: after the last pending entry it looked at, per stream.

@@ -6,7 +6,7 @@
 mod errors;
 mod fixture;
 mod leases;
-//MEM mod memory_fixture;
+mod memory_fixture;
 mod reading;
 mod recovery;
 mod redis_fixture;
@@ -28,6 +28,16 @@ macro_rules! contract {
             )+)+
         }
 
+        mod in_memory {
+            use super::fixture::Fixture;
+            use super::memory_fixture::MemoryFixture;
+            $($(
+                #[tokio::test(start_paused = true)]
+                async fn $behaviour() {
+                    super::$area::$behaviour(MemoryFixture::start().await).await;
+                }
+            )+)+
+        }
     };
 }
 

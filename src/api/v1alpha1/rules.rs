@@ -148,10 +148,10 @@ pub const WINDOW: DurationRule = between!("1m", "9999h");
 pub const INITIAL_DELAY: DurationRule = between!("100ms", "1h");
 /// `retry.maxDelay`.
 pub const MAX_DELAY: DurationRule = between!("100ms", "168h");
-/// `retry.initialDelay` against `retry.maxDelay`.
+/// `retry.initialDelay` against `retry.maxDelay`. The API server judges the default `{}` before it fills in the leaves.
 pub const DELAYS_IN_ORDER: CelRule = CelRule::at(
     ".initialDelay",
-    "duration(self.initialDelay) <= duration(self.maxDelay)",
+    "!has(self.initialDelay) || !has(self.maxDelay) || duration(self.initialDelay) <= duration(self.maxDelay)",
     "may not exceed `maxDelay`",
 );
 

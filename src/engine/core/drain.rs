@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::held::{Held, Phase};
-use super::{Core, Order};
+use super::{Core, Order, Task};
 use crate::streams::{Error, Meta, Place, Settlement};
 
 /// A parked read that goes on is told again to end after this long.
@@ -65,7 +65,9 @@ impl Core {
     }
 
     pub(super) fn drain_step(&mut self, now: Duration) {
-        let Some(drain) = self.drain else { return };
+        let Some(drain) = self.drain.filter(|drain| !drain.over) else {
+            return;
+        };
         if self.out.read.is_some() && self.is_connected() {
             self.order_unblock(now);
         }
@@ -76,15 +78,15 @@ impl Core {
         let empty = self.held.is_empty() && self.out.read.is_none() && self.out.reclaim == 0;
         if now >= drain.hard || (empty && !self.is_connected()) {
             self.end_drain();
-        } else if empty && !self.out.retire && self.may_act(now) {
-            self.out.retire = true;
+        } else if empty && !self.out.has(Task::Retire) && self.may_act(now) {
+            self.out.begin(Task::Retire);
             self.orders.push(Order::Retire { own: true });
         }
     }
 
     /// Consumers were deleted, or not.
     pub fn retired(&mut self, own: bool, result: Result<u64, Error>, now: Duration) {
-        self.out.retire = false;
+        self.out.end(Task::Retire);
         if own {
             self.end_drain();
         } else if let Err(error) = result {
@@ -106,7 +108,7 @@ impl Core {
             .iter()
             .filter(|(_, held)| held.is_waiting())
             .map(|(place, held)| {
-                let ready = held.gone || held.count == held.resting_count();
+                let ready = held.is_gone() || held.count == held.resting_count();
                 (place, ready.then(|| meta_of_release(held, max)))
             })
             .collect();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::held::{Phase, Settling};
-use super::{Core, Fact, Order, SettledKind};
+use super::held::{Hold, Phase, Settling};
+use super::{Core, Fact, Order, SettledKind, Task};
 use crate::engine::letter_context::Reason;
 use crate::engine::outcome::{Failure, Outcome};
 use crate::engine::settle::{self, Standing};
@@ -159,7 +159,7 @@ impl Core {
     }
 
     pub(super) fn order_settle(&mut self, now: Duration) {
-        if self.out.settle {
+        if self.out.has(Task::Settle) {
             return;
         }
         while let Some((at, place)) = self.refused.first().copied().filter(|(at, _)| *at <= now) {
@@ -177,25 +177,25 @@ impl Core {
             let Phase::Settling(settling) = &held.phase else {
                 continue;
             };
-            if settling.sent {
+            if settling.sent || held.hold == Hold::Undelivered {
                 continue;
             }
             batch.push(Settle {
                 entry: held.entry.clone(),
                 settlement: settling.settlement.clone(),
-                unowned: held.gone,
+                unowned: held.is_gone(),
             });
             self.change_settling(place, |settling| settling.sent = true);
         }
         if !batch.is_empty() {
-            self.out.settle = true;
+            self.out.begin(Task::Settle);
             self.orders.push(Order::Settle(batch));
         }
     }
 
     /// A batch of settlements came back.
     pub fn settled(&mut self, sent: &[Place], result: Result<Vec<Settled>, Error>, now: Duration) {
-        self.out.settle = false;
+        self.out.end(Task::Settle);
         match result {
             Ok(replies) => {
                 for (place, reply) in sent.iter().zip(replies) {

@@ -19,11 +19,22 @@ pub(super) struct Held {
     pub(super) base: u32,
     /// It ran beside others when their process died; the charge of that run stands until it starts alone.
     pub(super) suspect: bool,
-    /// Trimmed while held under a good lease: it has no owner any more, and needs none.
-    pub(super) gone: bool,
+    /// By what right it is held.
+    pub(super) hold: Hold,
     /// A settlement was sent and its reply was lost: it may have been settled already.
     pub(super) doubtful: bool,
     pub(super) phase: Phase,
+}
+
+/// By what right an entry is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// It is pending under this consumer.
+    Leased,
+    /// Trimmed while held under a good lease: it has no owner any more, and needs none.
+    Gone,
+    /// The group was re-created before it: it is pending nowhere until it is delivered again.
+    Undelivered,
 }
 
 /// What a held entry waits for.
@@ -53,8 +64,6 @@ pub(super) struct Settling {
     pub(super) sent: bool,
     /// Refused so often.
     pub(super) refusals: u32,
-    /// Not to be sent before this.
-    pub(super) not_before: Duration,
     /// The last refusal, and since when.
     pub(super) refused: Option<(Refusal, Duration)>,
 }
@@ -65,7 +74,6 @@ impl Settling {
             settlement,
             sent: false,
             refusals: 0,
-            not_before: Duration::ZERO,
             refused: None,
         }
     }
@@ -96,13 +104,20 @@ impl Held {
         }
     }
 
+    /// Nobody owns it, and nobody else can have it.
+    pub(super) fn is_gone(&self) -> bool {
+        self.hold == Hold::Gone
+    }
+
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.phase, Phase::Waiting)
     }
 
-    /// Whether it takes one of the worker's slots: everything but a settlement that is not refused.
+    /// Whether it takes one of the worker's slots: everything but a settlement that is not refused, and what must be read
+    /// again before it can be settled.
     fn takes_slot(&self) -> bool {
-        self.is_blocked() || !matches!(self.phase, Phase::Settling(_))
+        self.hold != Hold::Undelivered
+            && (self.is_blocked() || !matches!(self.phase, Phase::Settling(_)))
     }
 
     /// Whether the server refuses its settlement.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::held::{Held, Phase, Settling};
+use super::held::{Held, Hold, Phase, Settling};
 use super::{Core, Fact};
 use crate::engine::key;
 use crate::engine::letter_context::Reason;
@@ -108,9 +108,10 @@ impl Core {
 
     fn take_in(&mut self, arrival: Arrival, origin: Origin, now: Duration) {
         // Older than what is held only after a pause: then everything is renewed first.
-        self.lease_good_at = match self.held.is_empty() {
-            true => arrival.sent_at,
-            false => self.lease_good_at.min(arrival.sent_at),
+        self.lease_good_at = if self.held.is_empty() {
+            arrival.sent_at
+        } else {
+            self.lease_good_at.min(arrival.sent_at)
         };
         let mut known = arrival.known.into_iter();
         for delivery in arrival.deliveries {
@@ -128,9 +129,10 @@ impl Core {
     fn adopt(&mut self, place: Place, count: u32) {
         self.held.update(place, |held| {
             held.count = count;
-            held.gone = false;
+            held.hold = Hold::Leased;
         });
         self.to_count.push(place);
+        self.to_settle.push_back(place);
     }
 
     fn admit(&mut self, delivery: Delivery, origin: Origin, known: bool, now: Duration) {
@@ -166,7 +168,7 @@ impl Core {
             count: delivery.count,
             base,
             suspect: meta.suspect && origin == Origin::Read,
-            gone: false,
+            hold: Hold::Leased,
             doubtful: false,
             phase: Phase::Waiting,
             entry: delivery.entry,

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use super::held::{Held, Phase};
-use super::{Core, Fact, Link, Order};
+use super::held::{Held, Hold, Phase};
+use super::{Core, Fact, Link, Order, Task};
 use crate::streams::{Error, Lane, LeaseState, Place};
 
 impl Core {
     pub(super) fn order_renew(&mut self, now: Duration) {
-        if self.out.renew {
+        if self.out.has(Task::Renew) {
             return;
         }
         let Some(session) = self.session() else {
@@ -21,14 +21,14 @@ impl Core {
         let places: Vec<Place> = self
             .held
             .iter()
-            .filter(|(_, held)| !held.gone)
+            .filter(|(_, held)| !held.is_gone())
             .map(|(place, _)| place)
             .collect();
         if places.is_empty() {
             self.lease_good_at = now;
             self.mark_renewed();
         } else if first || now >= self.due.renew || now >= self.next_renewal() {
-            self.out.renew = true;
+            self.out.begin(Task::Renew);
             self.due.renew = Duration::MAX;
             self.orders.push(Order::Renew(places));
         }
@@ -53,7 +53,7 @@ impl Core {
         sent_at: Duration,
         now: Duration,
     ) {
-        self.out.renew = false;
+        self.out.end(Task::Renew);
         let states = match result {
             Ok(states) => states,
             Err(error) => return self.session_ended(&error, now),
@@ -72,11 +72,15 @@ impl Core {
                 LeaseState::Held => self.found_held(*place),
                 LeaseState::Gone => self.found_gone(*place, lease_was_good, now),
                 LeaseState::Stolen => self.found_stolen(*place, now),
+                LeaseState::Undelivered => self
+                    .held
+                    .update(*place, |held| held.hold = Hold::Undelivered),
             }
         }
     }
 
     fn found_held(&mut self, place: Place) {
+        self.held.update(place, |held| held.hold = Hold::Leased);
         // A count that could not be written while the entry was held is written again.
         if self
             .held
@@ -99,7 +103,7 @@ impl Core {
         if held.doubtful && place.lane == Lane::Retry {
             self.finish_doubtful(place, now);
         } else if lease_was_good {
-            self.held.update(place, |held| held.gone = true);
+            self.held.update(place, |held| held.hold = Hold::Gone);
             if let Some(Phase::Starting { alone }) = self.held.get(place).map(|h| h.phase.clone()) {
                 self.begin(place, alone, now);
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::held::Phase;
-use super::{Call, Core, Fact, Order};
+use super::{Call, Core, Fact, Order, Task};
 use crate::engine::settle::Guard;
 use crate::streams::{Error, Place, SetCount};
 
@@ -24,11 +24,10 @@ impl Core {
             return;
         }
         if self.wants_solitary(now) {
-            if self.held.active() == 0 && self.limbo.is_empty() {
-                if let Some(place) = self.next_solitary() {
-                    self.alone = Some(place);
-                    self.start(place, true, now);
-                }
+            let clear = self.held.active() == 0 && self.limbo.is_empty();
+            if let Some(place) = clear.then(|| self.next_solitary()).flatten() {
+                self.alone = Some(place);
+                self.start(place, true, now);
             }
             return;
         }
@@ -110,7 +109,7 @@ impl Core {
         };
         let last = matches!(held.guard(max), Guard::Start { last: true, .. });
         // A fresh read that starts at once keeps the 1 that the read gave it; a trimmed entry has no count to write.
-        if held.gone || !(alone || last || held.count != held.base + 1) {
+        if held.is_gone() || !(alone || last || held.count != held.base + 1) {
             self.begin(place, alone, now);
         } else {
             self.held.enter(place, Phase::Starting { alone });
@@ -150,7 +149,7 @@ impl Core {
     }
 
     fn order_counts(&mut self) {
-        if self.out.counts || self.to_count.is_empty() {
+        if self.out.has(Task::Counts) || self.to_count.is_empty() {
             return;
         }
         let mut places = std::mem::take(&mut self.to_count);
@@ -162,19 +161,19 @@ impl Core {
                 let held = self.held.get(place)?;
                 let starting = matches!(held.phase, Phase::Starting { .. });
                 let count = held.due_count();
-                (!held.gone && (starting || held.count != count))
+                (!held.is_gone() && (starting || held.count != count))
                     .then_some(SetCount { place, count })
             })
             .collect();
         if !counts.is_empty() {
-            self.out.counts = true;
+            self.out.begin(Task::Counts);
             self.orders.push(Order::SetCounts(counts));
         }
     }
 
     /// Delivery counts were written, or not.
     pub fn counted(&mut self, sent: &[SetCount], result: Result<Vec<bool>, Error>, now: Duration) {
-        self.out.counts = false;
+        self.out.end(Task::Counts);
         let written = match result {
             Ok(written) => written,
             Err(error) => {

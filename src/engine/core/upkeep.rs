@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::drain::UNBLOCK_AGAIN_AFTER;
 use super::starts::PARKED_FOR;
-use super::{Core, Fact, Link, Order, Session};
+use super::{Core, Fact, Link, Order, Session, Task};
 use crate::engine::outcome::UnavailableReason;
 use crate::engine::session::{Limits, SessionEnd};
 use crate::streams::{Error, MAX_BATCH, Opened, Promoted, ReclaimCursor, Reclaimed, Reported};
@@ -92,12 +92,12 @@ impl Core {
     }
 
     pub(super) fn order_upkeep(&mut self, now: Duration) {
-        if !self.out.report && now >= self.due.report {
-            self.out.report = true;
+        if !self.out.has(Task::Report) && now >= self.due.report {
+            self.out.begin(Task::Report);
             self.orders.push(Order::Report);
         }
-        if !self.out.promote && now >= self.due.promote && self.drain.is_none() {
-            self.out.promote = true;
+        if !self.out.has(Task::Promote) && now >= self.due.promote && self.drain.is_none() {
+            self.out.begin(Task::Promote);
             self.orders.push(Order::Promote);
         }
         self.order_reclaim(now);
@@ -133,8 +133,8 @@ impl Core {
         let interval = self.config.delivery.reclaim_interval;
         let tick = interval.mul_f64(1.0 - 0.1 * self.random.f64());
         self.due.reclaim = now + page.grace.map_or(tick, |grace| grace.min(tick));
-        if !self.out.retire && now >= self.due.retire && self.drain.is_none() {
-            self.out.retire = true;
+        if !self.out.has(Task::Retire) && now >= self.due.retire && self.drain.is_none() {
+            self.out.begin(Task::Retire);
             self.due.retire = now + RETIRE_EVERY;
             self.orders.push(Order::Retire { own: false });
         }
@@ -209,7 +209,7 @@ impl Core {
 
     /// A promotion came back.
     pub fn promoted(&mut self, result: Result<Promoted, Error>, now: Duration) {
-        self.out.promote = false;
+        self.out.end(Task::Promote);
         self.due.promote = match result {
             Ok(promoted) => {
                 if promoted.moved > 0 {
@@ -233,7 +233,7 @@ impl Core {
 
     /// A report was written, or not.
     pub fn reported(&mut self, result: Result<Reported, Error>, now: Duration) {
-        self.out.report = false;
+        self.out.end(Task::Report);
         self.due.report = now + report_every(self.config.delivery.visibility_timeout);
         match result {
             Ok(Reported { lost, .. }) => {
@@ -253,8 +253,8 @@ impl Core {
 
     pub(super) fn order_probe(&mut self, now: Duration) {
         let due = self.breaker.probe_at().is_some_and(|at| now >= at);
-        if due && !self.out.probe && self.drain.is_none() {
-            self.out.probe = true;
+        if due && !self.out.has(Task::Probe) && self.drain.is_none() {
+            self.out.begin(Task::Probe);
             self.orders.push(Order::Probe);
         }
         // Waiting entries go to healthy workers after one visibility timeout.
@@ -270,7 +270,7 @@ impl Core {
 
     /// A probe came back.
     pub fn probed(&mut self, result: Result<(), UnavailableReason>, now: Duration) {
-        self.out.probe = false;
+        self.out.end(Task::Probe);
         let was_open = !self.breaker.is_closed();
         self.breaker.probed(result, now);
         if was_open && self.breaker.is_closed() {
@@ -303,7 +303,7 @@ impl Core {
             self.breaker.probe_at(),
             self.breaker.open().map(|(since, _)| since + visibility),
             self.out.unblock.map(|sent| sent + UNBLOCK_AGAIN_AFTER),
-            self.drain.as_ref().map(|drain| drain.deadline()),
+            self.drain.as_ref().map(super::drain::Drain::deadline),
             self.drain.as_ref().map(super::drain::Drain::hard_deadline),
         ];
         candidates

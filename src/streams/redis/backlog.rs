@@ -99,10 +99,8 @@ impl RedisBroker {
             Some(mut group) => number(&mut group, "pending")?.unwrap_or(0),
             None => 0,
         };
-        let lost = match lost {
-            Value::Nil => 0,
-            lost => reply::count(lost)?,
-        };
+        let nothing_lost = lost == Value::Nil;
+        let lost = if nothing_lost { 0 } else { reply::count(lost)? };
         let backlog = Backlog {
             undelivered: Some(reply::count(retry_length)?.saturating_sub(retry_pending)),
             pending: retry_pending,

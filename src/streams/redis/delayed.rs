@@ -9,9 +9,10 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::reply::{self, Parsed};
-use super::settle::{MAX_BYTES, MAX_VALUES};
+use super::settle::{MAX_BYTES, write_fields};
 use super::{RedisBroker, Script, lua};
-use crate::streams::{Error, Fields, MAX_BATCH, Meta, Promoted};
+use crate::streams::letter;
+use crate::streams::{Error, Fields, MAX_BATCH, MAX_VALUES, Meta, Promoted};
 
 static PROMOTE: LazyLock<Script> = lua!("promote");
 static BURY: LazyLock<Script> = lua!("bury");
@@ -70,13 +71,10 @@ impl RedisBroker {
             self.settings.keys.delayed.as_str(),
             self.settings.keys.dead.as_str(),
         ];
-        let context = self.undecodable_context(now);
+        let letter = letter::undecodable(&self.settings, now, member);
         let arguments = |cmd: &mut Cmd| {
             cmd.arg(self.settings.dead_max_length).arg(member);
-            for (name, value) in &context {
-                cmd.arg(*name).arg(value);
-            }
-            cmd.arg("fields").arg(1).arg("member").arg(member);
+            write_fields(cmd, &letter);
         };
         match self.script(&BURY, &keys, arguments).await {
             Ok(buried) => reply::count(buried).map_err(|odd| odd.in_reply_to("bury")),
@@ -84,27 +82,6 @@ impl RedisBroker {
             Err(Error::Full | Error::Denied { .. } | Error::WrongType { .. }) => Ok(0),
             Err(other) => Err(other),
         }
-    }
-
-    /// The context pairs of such a dead letter: nothing is known of the entry itself.
-    fn undecodable_context(&self, now: u64) -> Vec<(&'static str, String)> {
-        let failed_at = i64::try_from(now)
-            .ok()
-            .and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok())
-            .unwrap_or_default();
-        vec![
-            ("failed_at", format!("{failed_at:.3}")),
-            ("attempts", "0".to_owned()),
-            ("error_type", "Undecodable".to_owned()),
-            (
-                "error",
-                "a member of the delayed set is not an entry".to_owned(),
-            ),
-            ("reason", "Undecodable".to_owned()),
-            ("stream", self.source().to_owned()),
-            ("group", self.group().to_owned()),
-            ("consumer", self.consumer().to_owned()),
-        ]
     }
 }
 

@@ -23,19 +23,28 @@ pub(super) struct Place<'a> {
 ///
 /// [`Error::WrongType`] comes without its key: the server does not name it.
 pub(super) fn of_command(error: &RedisError, place: Place<'_>) -> Error {
-    let text = server_text(error);
-    let Some(text) = text.as_deref() else {
-        return Error::Disconnected {
+    match server_text(error) {
+        Some(text) => of_text(&text, place),
+        None => Error::Disconnected {
             address: place.address.to_owned(),
             detail: client_text(error),
-        };
-    };
+        },
+    }
+}
+
+/// The error that a server put into words: code first.
+pub(super) fn of_text(text: &str, place: Place<'_>) -> Error {
     match code_of(text) {
         "NOAUTH" | "WRONGPASS" => Error::AuthenticationFailed {
             address: place.address.to_owned(),
         },
+        // Where a script was refused, the server names neither command nor key: its name is all there is.
         "NOPERM" => Error::Denied {
-            what: short(text.strip_prefix("NOPERM ").unwrap_or(text)),
+            what: short(&format!(
+                "{}: {}",
+                place.command,
+                text.strip_prefix("NOPERM ").unwrap_or(text)
+            )),
         },
         "NOGROUP" | "UNBLOCKED" => group_missing(place),
         "ERR" if text.contains("no such key") => group_missing(place),
@@ -86,13 +95,19 @@ fn group_missing(place: Place<'_>) -> Error {
     }
 }
 
-/// Why an add was refused, from the text of its error in a script.
-pub(super) fn refusal(text: &str) -> RefusalReason {
-    match code_of(text) {
-        "OOM" => RefusalReason::OutOfMemory,
-        "WRONGTYPE" => RefusalReason::WrongKeyType,
-        "NOPERM" => RefusalReason::PermissionDenied,
-        _ => RefusalReason::Other,
+/// Why one add was refused, where others may go through; else the error that ends the session.
+pub(super) fn refusal(error: Error) -> Result<RefusalReason, Error> {
+    match error {
+        Error::Full => Ok(RefusalReason::OutOfMemory),
+        Error::WrongType { .. } => Ok(RefusalReason::WrongKeyType),
+        Error::Denied { .. } => Ok(RefusalReason::PermissionDenied),
+        Error::Protocol { .. } => Ok(RefusalReason::Other),
+        Error::Disconnected { .. }
+        | Error::Unreachable { .. }
+        | Error::AuthenticationFailed { .. }
+        | Error::GroupMissing { .. }
+        | Error::ReadOnly
+        | Error::Loading { .. } => Err(error),
     }
 }
 

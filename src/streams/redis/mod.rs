@@ -160,35 +160,34 @@ impl RedisBroker {
 
     /// The error that ends a session. A broken connection is let go, so that later calls fail at once.
     async fn ended(&self, link: &mut Link, command: &'static str, error: &RedisError) -> Error {
-        match self.named(command, error) {
-            lost @ Error::Disconnected { .. } => {
-                let mut current = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-                if current
-                    .as_ref()
-                    .is_some_and(|now| now.number == link.number)
-                {
-                    *current = None;
-                }
-                lost
-            }
-            unnamed @ Error::WrongType { .. } => self
-                .wrong_type(&mut link.committer)
-                .await
-                .unwrap_or(unnamed),
-            other => other,
+        let named = self.named(command, error);
+        if matches!(named, Error::WrongType { .. }) {
+            let with_key = self.wrong_type(&mut link.committer).await;
+            return with_key.unwrap_or(named);
         }
+        if matches!(named, Error::Disconnected { .. }) {
+            let mut current = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+            if current
+                .as_ref()
+                .is_some_and(|now| now.number == link.number)
+            {
+                *current = None;
+            }
+        }
+        named
     }
 
     fn named(&self, command: &'static str, error: &RedisError) -> Error {
-        error::of_command(
-            error,
-            error::Place {
-                address: &self.settings.address,
-                stream: self.settings.keys.source.as_str(),
-                group: self.settings.keys.group.as_str(),
-                command,
-            },
-        )
+        error::of_command(error, self.place(command))
+    }
+
+    fn place(&self, command: &'static str) -> error::Place<'_> {
+        error::Place {
+            address: &self.settings.address,
+            stream: self.source(),
+            group: self.group(),
+            command,
+        }
     }
 
     fn saw_server_time(&self, millis: u64) {
@@ -281,9 +280,10 @@ impl Broker for RedisBroker {
     }
 
     async fn retire(&self, own: bool, older_than: Duration) -> Result<u64, Error> {
-        match own {
-            true => self.retire_self().await,
-            false => self.retire_others(older_than).await,
+        if own {
+            self.retire_self().await
+        } else {
+            self.retire_others(older_than).await
         }
     }
 

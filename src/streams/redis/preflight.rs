@@ -52,23 +52,19 @@ impl RedisBroker {
         committer: &mut MultiplexedConnection,
     ) -> Result<Opened, Error> {
         let info = redis::cmd("INFO").query_async::<Value>(committer).await;
-        match info {
-            Ok(value) => {
-                let text = reply::bytes(value).map_err(|odd| odd.in_reply_to("INFO"))?;
-                Ok(judge(&String::from_utf8_lossy(&text)))
-            }
-            Err(error) => match self.named("INFO", &error) {
-                Error::Denied { .. } => Ok(Opened {
-                    server: "unknown".to_owned(),
-                    warnings: vec![
-                        "This user may not run INFO: eviction and persistence were not checked."
-                            .to_owned(),
-                    ],
-                    ..Opened::default()
-                }),
-                other => Err(other),
-            },
+        let info = info.map_err(|error| self.named("INFO", &error));
+        if matches!(info, Err(Error::Denied { .. })) {
+            return Ok(Opened {
+                server: "unknown".to_owned(),
+                warnings: vec![
+                    "This user may not run INFO: eviction and persistence were not checked."
+                        .to_owned(),
+                ],
+                ..Opened::default()
+            });
         }
+        let text = reply::bytes(info?).map_err(|odd| odd.in_reply_to("INFO"))?;
+        Ok(judge(&String::from_utf8_lossy(&text)))
     }
 
     /// Checks the type of every fixed key. Streams that only receive adds are refused later, per settlement.

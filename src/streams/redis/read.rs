@@ -8,7 +8,7 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::reply::{self, Odd, Parsed};
 use super::{RedisBroker, millis_up};
-use crate::streams::{Delivery, Error, IdempotencyKey, Lane, MAX_BATCH};
+use crate::streams::{Delivery, Entry, Error, IdempotencyKey, Lane, MAX_BATCH, Place};
 
 /// How often an unblock is sent again to a read that was on its way to the server, and how long between two.
 const UNBLOCK_TRIES: u32 = 20;
@@ -116,7 +116,7 @@ impl RedisBroker {
                 let [id, fields] = reply::exactly(entry)?;
                 let (id, fields) = (reply::id(id)?, reply::fields(fields)?);
                 deliveries.push(Delivery {
-                    entry: Arc::new(reply::entry(lane, id, fields, self.seen_at())),
+                    entry: Arc::new(Entry::met(Place { lane, id }, fields, self.seen_at())),
                     count: 1,
                 });
             }

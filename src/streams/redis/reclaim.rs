@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use super::reply::{self, Parsed};
 use super::settle::MAX_BYTES;
 use super::{RedisBroker, Script, lua, millis_up};
-use crate::streams::{Delivery, EntryId, Error, Lane, ReclaimCursor, Reclaimed};
+use crate::streams::{Delivery, Entry, EntryId, Error, Lane, Place, ReclaimCursor, Reclaimed};
 
 static RECLAIM: LazyLock<Script> = lua!("reclaim");
 
@@ -74,7 +74,7 @@ impl RedisBroker {
             let [id, count, fields] = reply::exactly(claim)?;
             let (id, fields) = (reply::id(id)?, reply::fields(fields)?);
             reclaimed.claimed.push(Delivery {
-                entry: Arc::new(reply::entry(lane, id, fields, self.seen_at())),
+                entry: Arc::new(Entry::met(Place { lane, id }, fields, self.seen_at())),
                 count: u32::try_from(reply::count(count)?).unwrap_or(u32::MAX),
             });
         }

@@ -4,8 +4,7 @@
 
 use redis::Value;
 
-use crate::streams::entry::META_FIELD;
-use crate::streams::{Entry, EntryId, Error, Fields, Lane, Meta, Place};
+use crate::streams::{EntryId, Error, Fields};
 
 /// What was expected where something else came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +25,13 @@ impl Odd {
 
 /// An array; nil is an empty one.
 pub(super) fn items(value: Value) -> Parsed<Vec<Value>> {
-    match value {
-        Value::Array(items) => Ok(items),
-        Value::Nil => Ok(Vec::new()),
-        _ => Err(Odd("an array")),
+    if let Value::Array(items) = value {
+        return Ok(items);
     }
+    if value == Value::Nil {
+        return Ok(Vec::new());
+    }
+    Err(Odd("an array"))
 }
 
 /// An array of exactly `N` elements.
@@ -42,12 +43,13 @@ pub(super) fn exactly<const N: usize>(value: Value) -> Parsed<[Value; N]> {
 
 /// A string's bytes.
 pub(super) fn bytes(value: Value) -> Parsed<Vec<u8>> {
-    match value {
-        Value::BulkString(bytes) => Ok(bytes),
-        Value::SimpleString(text) => Ok(text.into_bytes()),
-        Value::Okay => Ok(b"OK".to_vec()),
-        _ => Err(Odd("a string")),
+    if let Value::BulkString(bytes) = value {
+        return Ok(bytes);
     }
+    if let Value::SimpleString(text) = value {
+        return Ok(text.into_bytes());
+    }
+    Err(Odd("a string"))
 }
 
 /// A string of UTF-8.
@@ -57,10 +59,10 @@ pub(super) fn text(value: Value) -> Parsed<String> {
 
 /// An integer, also where it comes as a string.
 pub(super) fn int(value: Value) -> Parsed<i64> {
-    match value {
-        Value::Int(number) => Ok(number),
-        other => text(other)?.parse().map_err(|_| Odd("an integer")),
+    if let Value::Int(number) = value {
+        return Ok(number);
     }
+    text(value)?.parse().map_err(|_| Odd("an integer"))
 }
 
 /// An integer from 0.
@@ -100,61 +102,9 @@ pub(super) fn fields(value: Value) -> Parsed<Fields> {
     Ok(fields)
 }
 
-/// An entry of either stream: in `P:retry` the first field is our meta, in S that name is a field like any other.
-pub(super) fn entry(lane: Lane, id: EntryId, mut fields: Fields, seen_at: u64) -> Entry {
-    let carried = lane == Lane::Retry && fields.first().is_some_and(|(name, _)| name == META_FIELD);
-    let meta = carried
-        .then(|| fields.remove(0))
-        .and_then(|(_, value)| Meta::parse(&value));
-    Entry {
-        place: Place { lane, id },
-        fields,
-        meta: meta.unwrap_or_else(|| Meta::fresh(id, seen_at)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pair(name: &[u8], value: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        (name.to_vec(), value.to_vec())
-    }
-
-    #[test]
-    fn meta_is_taken_off_the_retry_stream_only() {
-        let id = EntryId::new(5, 0);
-        let mut meta = Meta::fresh(EntryId::new(1, 0), 9);
-        meta.attempts = 2;
-        let with_meta = vec![pair(META_FIELD, &meta.render()), pair(b"a", b"1")];
-
-        let retried = entry(Lane::Retry, id, with_meta.clone(), 0);
-        assert_eq!(
-            (retried.meta, retried.fields),
-            (meta, vec![pair(b"a", b"1")])
-        );
-
-        let fresh = entry(Lane::Source, id, with_meta.clone(), 7);
-        assert_eq!((fresh.meta, fresh.fields), (Meta::fresh(id, 7), with_meta));
-    }
-
-    #[test]
-    fn unreadable_meta_is_dropped_and_a_later_field_of_that_name_stays() {
-        let id = EntryId::new(5, 0);
-        let bad = entry(
-            Lane::Retry,
-            id,
-            vec![pair(META_FIELD, b"{"), pair(b"a", b"1")],
-            7,
-        );
-        assert_eq!(
-            (bad.meta, bad.fields),
-            (Meta::fresh(id, 7), vec![pair(b"a", b"1")])
-        );
-
-        let later = vec![pair(b"a", b"1"), pair(META_FIELD, b"x")];
-        assert_eq!(entry(Lane::Retry, id, later.clone(), 7).fields, later);
-    }
 
     #[test]
     fn odd_shapes_are_errors() {

@@ -8,24 +8,25 @@ use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
 
-use super::reply::{self, Odd, Parsed};
+use super::reply;
 use super::{RedisBroker, Script, delayed, error, lua, millis_up, preflight};
-use crate::streams::entry::{META_FIELD, size_of};
 use crate::streams::{
-    EntryId, Error, Fields, IdempotencyKey, Lane, MAX_BATCH, Meta, Place, Refusal, RefusalReason,
-    Settle, Settled, Settlement,
+    EntryId, Error, IdempotencyKey, Lane, MAX_VALUES, Place, Refusal, RefusalReason, Settle,
+    Settled, Settlement, StreamKey,
 };
+
+mod call;
+
+use call::{
+    Answer, Numbered, appended_values, calls, commit_of, parse_answers, values_in, write_appended,
+    write_place,
+};
+pub(super) use call::{MAX_BYTES, write_fields, write_lane};
 
 static COMMIT: LazyLock<Script> = lua!("commit", after "ours", "settle");
 static RETRY: LazyLock<Script> = lua!("retry", after "ours", "settle");
 static APPEND: LazyLock<Script> = lua!("append", after "ours", "settle");
 static CONFIRM: LazyLock<Script> = lua!("confirm", after "ours", "settle");
-
-/// The most bytes of one call, unless one entry alone has more: longer calls hold up the server for everybody.
-pub(super) const MAX_BYTES: usize = 1024 * 1024;
-
-/// The most values of one call. Lua hands them over on its stack, which ends at 8,000.
-pub(super) const MAX_VALUES: usize = 7000;
 
 /// The longest ledger window that goes to the server: PX adds it to the date.
 const MAX_WINDOW: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -58,9 +59,6 @@ const KINDS: [Kind; 8] = [
     Kind::Release,
     Kind::TooLarge,
 ];
-
-/// One settlement of a batch, and where its answer belongs.
-type Numbered<'a> = (usize, &'a Settle);
 
 impl RedisBroker {
     pub(super) async fn settle_batch(&self, batch: &[Settle]) -> Result<Vec<Settled>, Error> {
@@ -97,17 +95,18 @@ impl RedisBroker {
                     Lane::Source | Lane::Retry => Kind::CommitOutputs,
                 }
             }
-            // Promotion adds the meta, in the place of the salt's and its own.
-            Settlement::RetryAfter { .. } if values_in(fields) + 2 > MAX_VALUES => Kind::TooLarge,
-            Settlement::RetryAfter { .. } => Kind::Retry,
-            Settlement::DeadLetter { context } => {
-                match values_in(fields) + 2 * context.len() + 2 > MAX_VALUES {
-                    true => Kind::WideDeadLetter,
-                    false => Kind::DeadLetter,
-                }
+            // What `P:retry` takes has the meta beside its own values.
+            Settlement::RetryAfter { .. } | Settlement::Release { .. }
+                if values_in(fields) + 2 > MAX_VALUES =>
+            {
+                Kind::TooLarge
             }
-            Settlement::Release { .. } if values_in(fields) + 2 > MAX_VALUES => Kind::TooLarge,
+            Settlement::RetryAfter { .. } => Kind::Retry,
             Settlement::Release { .. } => Kind::Release,
+            Settlement::DeadLetter { .. } if appended_values(settle) > MAX_VALUES => {
+                Kind::WideDeadLetter
+            }
+            Settlement::DeadLetter { .. } => Kind::DeadLetter,
         }
     }
 
@@ -259,10 +258,12 @@ impl RedisBroker {
         };
         let keys = [self.source(), self.retry(), dead];
         let confirmed = self.script(&CONFIRM, &keys, arguments).await?;
-        Ok(match confirmed {
-            Value::Int(1) => Settled::Applied,
-            _ => Settled::NotOurs,
-        })
+        let settled = if confirmed == Value::Int(1) {
+            Settled::Applied
+        } else {
+            Settled::NotOurs
+        };
+        Ok(settled)
     }
 
     async fn is_ours(&self, place: Place) -> Result<bool, Error> {
@@ -297,20 +298,24 @@ impl RedisBroker {
             arguments(cmd);
         };
         let reply = match self.script(script, &keys, arguments).await {
-            Ok(reply) => reply,
-            Err(error) => {
-                let reason = match error {
-                    Error::Denied { .. } => RefusalReason::PermissionDenied,
-                    Error::Full => RefusalReason::OutOfMemory,
-                    other => return Err(other),
-                };
+            Err(error @ (Error::Denied { .. } | Error::Full)) => {
+                let reason = error::refusal(error)?;
                 let each = call
                     .iter()
                     .map(|(_, settle)| refused(self.target_of(settle), reason));
                 return Ok(each.collect());
             }
+            reply => reply?,
         };
-        parse_settled(reply).map_err(|odd| odd.in_reply_to(script.name()))
+        let answers = parse_answers(reply).map_err(|odd| odd.in_reply_to(script.name()))?;
+        let settled = answers.into_iter().map(|answer| match answer {
+            Answer::Settled(settled) => Ok(settled),
+            Answer::Error { key, text } => {
+                let error = error::of_text(&text, self.place(script.name()));
+                Ok(refused(&key, error::refusal(error)?))
+            }
+        });
+        settled.collect()
     }
 
     /// A refusal, where a single command was refused for its key alone; else the error that ends the session.
@@ -320,12 +325,8 @@ impl RedisBroker {
         error: &redis::RedisError,
         key: &str,
     ) -> Result<Settled, Error> {
-        match self.named(command, error) {
-            Error::Denied { .. } => Ok(refused(key, RefusalReason::PermissionDenied)),
-            Error::Full => Ok(refused(key, RefusalReason::OutOfMemory)),
-            Error::WrongType { .. } => Ok(refused(key, RefusalReason::WrongKeyType)),
-            other => Err(other),
-        }
+        let reason = error::refusal(self.named(command, error))?;
+        Ok(refused(key, reason))
     }
 
     /// The key that a settlement adds to.
@@ -333,11 +334,10 @@ impl RedisBroker {
         let keys = &self.settings.keys;
         match &settle.settlement {
             Settlement::Commit { outputs, .. } if outputs.is_empty() => &keys.done_prefix,
-            Settlement::Commit { .. } => self
-                .settings
-                .output
-                .as_ref()
-                .map_or("", |output| output.as_str()),
+            Settlement::Commit { .. } => {
+                let output = self.settings.output.as_ref();
+                output.map_or("", StreamKey::as_str)
+            }
             Settlement::RetryAfter { .. } => &keys.delayed,
             Settlement::DeadLetter { .. } => keys.dead.as_str(),
             Settlement::Release { .. } => keys.retry.as_str(),
@@ -364,129 +364,9 @@ impl RedisBroker {
     }
 }
 
-/// Cuts a batch into calls: at most [`MAX_BATCH`] entries, [`MAX_BYTES`] and [`MAX_VALUES`]; one larger entry goes alone.
-fn calls<'a, 'b>(mut batch: &'b [Numbered<'a>]) -> Vec<&'b [Numbered<'a>]> {
-    let mut calls = Vec::new();
-    while !batch.is_empty() {
-        let (mut bytes, mut values) = (0, 0);
-        let fits = batch.iter().take(MAX_BATCH).take_while(|(_, settle)| {
-            let (more_bytes, more_values) = weight(settle);
-            bytes += more_bytes;
-            values += more_values;
-            bytes <= MAX_BYTES && values <= MAX_VALUES
-        });
-        let (call, rest) = batch.split_at(fits.count().max(1));
-        calls.push(call);
-        batch = rest;
-    }
-    calls
-}
-
-/// The bytes and values that a settlement sends.
-fn weight(settle: &Settle) -> (usize, usize) {
-    match &settle.settlement {
-        Settlement::Commit { outputs, .. } => (
-            outputs.iter().map(size_of).sum(),
-            outputs.iter().map(values_in).sum(),
-        ),
-        Settlement::RetryAfter { .. }
-        | Settlement::DeadLetter { .. }
-        | Settlement::Release { .. } => (size_of(&settle.entry.fields), appended_values(settle)),
-    }
-}
-
-fn values_in(fields: &Fields) -> usize {
-    2 * fields.len()
-}
-
-/// Outputs, key and force of a commit.
-fn commit_of(settle: &Settle) -> Option<(&[Fields], Option<&IdempotencyKey>, bool)> {
-    match &settle.settlement {
-        Settlement::Commit {
-            outputs,
-            key,
-            force,
-        } => Some((outputs, key.as_ref(), *force)),
-        Settlement::RetryAfter { .. }
-        | Settlement::DeadLetter { .. }
-        | Settlement::Release { .. } => None,
-    }
-}
-
-/// How many values [`write_appended`] writes.
-fn appended_values(settle: &Settle) -> usize {
-    let context = match &settle.settlement {
-        Settlement::DeadLetter { context } => context.len(),
-        Settlement::Commit { .. } | Settlement::RetryAfter { .. } | Settlement::Release { .. } => 0,
-    };
-    2 * (context + 1) + values_in(&settle.entry.fields)
-}
-
-/// The pairs that a dead letter or a release appends: what we say of the entry, then its own.
-fn write_appended(cmd: &mut Cmd, settle: &Settle) {
-    match &settle.settlement {
-        Settlement::DeadLetter { context } => {
-            for (name, value) in context {
-                cmd.arg(name).arg(value);
-            }
-            cmd.arg("fields").arg(settle.entry.fields.len());
-        }
-        Settlement::Release { meta } | Settlement::RetryAfter { meta, .. } => write_meta(cmd, meta),
-        Settlement::Commit { .. } => {}
-    }
-    write_fields(cmd, &settle.entry.fields);
-}
-
-fn write_meta(cmd: &mut Cmd, meta: &Meta) {
-    cmd.arg(META_FIELD).arg(meta.render());
-}
-
-fn write_fields(cmd: &mut Cmd, fields: &Fields) {
-    for (name, value) in fields {
-        cmd.arg(name.as_slice()).arg(value.as_slice());
-    }
-}
-
-/// Lane, id and whether ownership is asked, as every settlement script reads them.
-fn write_place(cmd: &mut Cmd, settle: &Settle) {
-    write_lane(cmd, settle.entry.place);
-    cmd.arg(u8::from(settle.unowned));
-}
-
-/// Lane (as the index of its key) and id.
-pub(super) fn write_lane(cmd: &mut Cmd, place: Place) {
-    let lane = match place.lane {
-        Lane::Source => 1,
-        Lane::Retry => 2,
-    };
-    cmd.arg(lane).arg(place.id.to_string());
-}
-
 fn refused(key: &str, reason: RefusalReason) -> Settled {
     Settled::Refused(Refusal {
         key: key.to_owned(),
         reason,
     })
 }
-
-/// 0 not ours, 1 applied, 2 known before, or the key and text of an error.
-fn parse_settled(reply: Value) -> Parsed<Vec<Settled>> {
-    let one = |answer| match answer {
-        Value::Int(0) => Ok(Settled::NotOurs),
-        Value::Int(1) => Ok(Settled::Applied),
-        Value::Int(2) => Ok(Settled::AlreadyDone),
-        Value::Array(_) => {
-            let [key, text] = reply::exactly(answer)?;
-            let reason = error::refusal(&String::from_utf8_lossy(&reply::bytes(text)?));
-            Ok(refused(
-                &String::from_utf8_lossy(&reply::bytes(key)?),
-                reason,
-            ))
-        }
-        _ => Err(Odd("0, 1, 2 or a refusal")),
-    };
-    reply::items(reply)?.into_iter().map(one).collect()
-}
-
-#[cfg(test)]
-mod tests;

@@ -78,7 +78,7 @@ impl Fixture for RedisFixture {
     }
 
     async fn set_full(&self, full: bool) {
-        let limit = if full { 1 } else { 0 };
+        let limit = i32::from(full);
         self.server
             .run(&format!("CONFIG SET maxmemory {limit}"))
             .await;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::streams::Entry;
+use crate::streams::{Entry, EntryId};
 
 fn release(fields: Fields) -> Settle {
     let id = EntryId::new(1, 0);
@@ -50,13 +50,16 @@ fn answers_of_scripts_are_read_in_every_form() {
     ]);
     let reply = Value::Array(vec![Value::Int(1), Value::Int(2), Value::Int(0), refusal]);
     assert_eq!(
-        parse_settled(reply).unwrap(),
+        parse_answers(reply).unwrap(),
         [
-            Settled::Applied,
-            Settled::AlreadyDone,
-            Settled::NotOurs,
-            refused("out", RefusalReason::WrongKeyType)
+            Answer::Settled(Settled::Applied),
+            Answer::Settled(Settled::AlreadyDone),
+            Answer::Settled(Settled::NotOurs),
+            Answer::Error {
+                key: "out".to_owned(),
+                text: "WRONGTYPE Operation against a key".to_owned()
+            }
         ]
     );
-    assert!(parse_settled(Value::Array(vec![Value::Nil])).is_err());
+    assert!(parse_answers(Value::Array(vec![Value::Nil])).is_err());
 }

@@ -1,0 +1,224 @@
+//! Settlements and promotion.
+
+use super::server::millis;
+use super::store::{Member, Store};
+use super::{Duration, Error, MemoryBroker, Promoted, Settle, Settled};
+use crate::streams::entry::META_FIELD;
+use crate::streams::{
+    Fields, IdempotencyKey, Lane, MAX_BATCH, MAX_VALUES, Meta, Place, Refusal, RefusalReason,
+    Settlement, letter,
+};
+
+/// A key that takes no add, and why.
+type Refused = (String, RefusalReason);
+
+impl MemoryBroker {
+    pub(super) fn settle_batch(
+        &self,
+        store: &mut Store,
+        batch: &[Settle],
+        now: u64,
+    ) -> Result<Vec<Settled>, Error> {
+        self.has_both_groups(store)?;
+        let mut settled = Vec::with_capacity(batch.len());
+        for settle in batch {
+            settled.push(self.settle_one(store, settle, now));
+        }
+        Ok(settled)
+    }
+
+    fn settle_one(&self, store: &mut Store, settle: &Settle, now: u64) -> Settled {
+        let place = settle.entry.place;
+        let stream = self.settings.keys.stream(place.lane).as_str();
+        let group = store.group(stream, self.group());
+        let pending = group
+            .as_ref()
+            .and_then(|group| group.pending.get(&place.id));
+        let ours = match (pending, self.is_plain(settle)) {
+            // A plain XACK asks for no owner: the work was done, whoever holds the entry now.
+            (Some(_), true) => true,
+            (Some(pending), false) => pending.owner == self.consumer(),
+            (None, _) => false,
+        };
+        if !ours && !settle.unowned {
+            return Settled::NotOurs;
+        }
+        match self.carry_out(store, settle, now) {
+            Ok(settled) => {
+                self.acknowledge(store, place);
+                settled
+            }
+            Err((key, reason)) => Settled::Refused(Refusal { key, reason }),
+        }
+    }
+
+    /// A commit in the source stream that adds nothing.
+    fn is_plain(&self, settle: &Settle) -> bool {
+        match &settle.settlement {
+            Settlement::Commit { outputs, key, .. } => {
+                let unrecorded = key.is_none() || self.settings.ledger_window.is_none();
+                settle.entry.place.lane == Lane::Source && outputs.is_empty() && unrecorded
+            }
+            Settlement::RetryAfter { .. }
+            | Settlement::DeadLetter { .. }
+            | Settlement::Release { .. } => false,
+        }
+    }
+
+    fn carry_out(&self, store: &mut Store, settle: &Settle, now: u64) -> Result<Settled, Refused> {
+        let (keys, fields) = (&self.settings.keys, &settle.entry.fields);
+        match &settle.settlement {
+            Settlement::Commit {
+                outputs,
+                key,
+                force,
+            } => {
+                let window = self.settings.ledger_window;
+                let record = window.zip(key.as_ref());
+                return self.commit(store, outputs, record, *force, now);
+            }
+            Settlement::RetryAfter { delay, meta } => {
+                fits(&keys.delayed, fields)?;
+                let due = now.saturating_add(millis(*delay));
+                let member = Member::Entry(meta.clone(), fields.clone());
+                let delayed = store.delay(&keys.delayed, due, member);
+                delayed.map_err(|reason| (keys.delayed.clone(), reason))?;
+            }
+            Settlement::DeadLetter { context } => {
+                let pair = |name: &str, value: &str| (name.into(), value.into());
+                let mut letter: Fields = context.iter().map(|(n, v)| pair(n, v)).collect();
+                letter.push(pair("fields", &fields.len().to_string()));
+                letter.extend(fields.iter().cloned());
+                let longest = self.settings.dead_max_length;
+                add(store, keys.dead.as_str(), letter, longest, now)?;
+            }
+            Settlement::Release { meta } => {
+                fits(keys.retry.as_str(), fields)?;
+                add(store, keys.retry.as_str(), with_meta(meta, fields), 0, now)?;
+            }
+        }
+        Ok(Settled::Applied)
+    }
+
+    fn commit(
+        &self,
+        store: &mut Store,
+        outputs: &[Fields],
+        record: Option<(Duration, &IdempotencyKey)>,
+        force: bool,
+        now: u64,
+    ) -> Result<Settled, Refused> {
+        let record = record.map(|(window, key)| (window, self.ledger_key(key)));
+        if let Some((_, key)) = &record
+            && !force
+            && store.knows(key, now)
+        {
+            return Ok(Settled::AlreadyDone);
+        }
+        let output = self
+            .settings
+            .output
+            .as_ref()
+            .map_or("", |output| output.as_str());
+        if outputs.iter().any(|output| 2 * output.len() > MAX_VALUES) {
+            return Err((output.to_owned(), RefusalReason::TooLarge));
+        }
+        // All are asked before the first is added: a refused entry leaves nothing behind.
+        if !outputs.is_empty() {
+            let refusal = match output {
+                "" => Some(RefusalReason::Other),
+                output => store.refusal(output),
+            };
+            refusal.map_or(Ok(()), |reason| Err((output.to_owned(), reason)))?;
+        }
+        if let Some((window, key)) = record {
+            if let Some(reason) = store.refusal(&key) {
+                return Err((key, reason));
+            }
+            store.ledger.insert(key, now.saturating_add(millis(window)));
+        }
+        for fields in outputs {
+            let longest = self.settings.output_max_length;
+            add(store, output, fields.clone(), longest, now)?;
+        }
+        Ok(Settled::Applied)
+    }
+
+    fn acknowledge(&self, store: &mut Store, place: Place) {
+        let stream = self.settings.keys.stream(place.lane).as_str();
+        if let Some(group) = store.group(stream, self.group()) {
+            group.pending.remove(&place.id);
+        }
+        if place.lane == Lane::Retry
+            && let Some(stream) = store.streams.get_mut(stream)
+        {
+            stream.entries.remove(&place.id);
+        }
+    }
+
+    pub(super) fn promote_due(&self, store: &mut Store, now: u64) -> Result<Promoted, Error> {
+        self.check_types(store)?;
+        let keys = &self.settings.keys;
+        let due = store.delayed.entry(keys.delayed.clone()).or_default();
+        let due = due.range(..=(now, u64::MAX)).take(MAX_BATCH);
+        let due = due
+            .map(|(at, member)| (*at, member.clone()))
+            .collect::<Vec<_>>();
+        let mut promoted = Promoted::default();
+        for (at, member) in due {
+            let moved = match member {
+                Member::Entry(meta, fields) => {
+                    let entry = with_meta(&meta, &fields);
+                    let added = store.append(keys.retry.as_str(), entry, 0, now);
+                    added.map_err(|_| Error::Full)?;
+                    promoted.moved += 1;
+                    true
+                }
+                Member::Raw(bytes) => {
+                    let letter = letter::undecodable(&self.settings, now, &bytes);
+                    let longest = self.settings.dead_max_length;
+                    let buried = store
+                        .append(keys.dead.as_str(), letter, longest, now)
+                        .is_ok();
+                    promoted.undecodable += u64::from(buried);
+                    buried
+                }
+            };
+            if moved && let Some(delayed) = store.delayed.get_mut(&keys.delayed) {
+                delayed.remove(&at);
+            }
+        }
+        let next = store
+            .delayed
+            .get(&keys.delayed)
+            .and_then(|set| set.keys().next());
+        promoted.next_in = next.map(|(due, _)| Duration::from_millis(due.saturating_sub(now)));
+        promoted.more = promoted.moved > 0 && promoted.next_in == Some(Duration::ZERO);
+        Ok(promoted)
+    }
+}
+
+fn add(
+    store: &mut Store,
+    key: &str,
+    fields: Fields,
+    longest: u64,
+    now: u64,
+) -> Result<(), Refused> {
+    let added = store.append(key, fields, longest, now);
+    added.map(|_| ()).map_err(|reason| (key.to_owned(), reason))
+}
+
+/// Whether a script on a real server could carry the entry and its meta.
+fn fits(key: &str, fields: &Fields) -> Result<(), Refused> {
+    if 2 * fields.len() + 2 > MAX_VALUES {
+        return Err((key.to_owned(), RefusalReason::TooLarge));
+    }
+    Ok(())
+}
+
+fn with_meta(meta: &Meta, fields: &Fields) -> Fields {
+    let mut all = vec![(META_FIELD.to_vec(), meta.render())];
+    all.extend(fields.iter().cloned());
+    all
+}
