@@ -102,16 +102,11 @@ pub fn settings(config: &WorkerConfig, consumer: ConsumerName) -> Result<Setting
     let source = &config.source;
     let dead = Some(config.dead_letter.stream.clone());
     let output = config.output.as_ref();
-    // One attempt, with its backoff, stays within a third of the visibility timeout.
-    let connect_timeout = config
-        .redis
-        .connect_timeout
-        .min(config.delivery.visibility_timeout / 4);
     Ok(Settings {
         address: config.redis.address.clone(),
         database: config.redis.database,
         credentials: config.redis.credentials.clone(),
-        connect_timeout,
+        connect_timeout: core::connect_timeout(config),
         command_timeout: config.redis.command_timeout,
         keys: Keys::derive(source.stream.clone(), source.group.clone(), dead)?,
         consumer,

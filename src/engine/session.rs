@@ -68,6 +68,25 @@ impl SessionEnd {
         }
     }
 
+    /// The server was reached, and said no.
+    fn is_refusal(self) -> bool {
+        match self {
+            Self::AuthenticationFailed
+            | Self::Denied
+            | Self::WrongType
+            | Self::Full
+            | Self::Protocol => true,
+            Self::Shutdown
+            | Self::Disconnected
+            | Self::ConnectionRefused
+            | Self::DnsFailure
+            | Self::Timeout
+            | Self::GroupMissing
+            | Self::ReadOnly
+            | Self::Loading => false,
+        }
+    }
+
     /// The reason's name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -97,18 +116,29 @@ pub struct History {
 impl History {
     /// A session ended after `lived` (zero if it never began): how long to wait before the next attempt.
     ///
-    /// Wait and attempt (`connect_timeout` at most) together stay within a third of the visibility timeout, so that a
-    /// server that comes back finds its leases renewed in time; `jitter` in 0..1 keeps workers apart.
-    pub fn wait(&mut self, lived: Duration, limits: Limits, jitter: f64) -> Duration {
+    /// Where the way to the server is at fault, wait and attempt (`connect_timeout` at most) together stay within a third of
+    /// the visibility timeout, so that leases are renewed in time when it is back. Where the server itself says no, haste
+    /// helps nobody. `jitter` in 0..1 keeps workers apart.
+    pub fn wait(
+        &mut self,
+        end: SessionEnd,
+        lived: Duration,
+        limits: Limits,
+        jitter: f64,
+    ) -> Duration {
         if lived >= HEALTHY_AFTER {
             self.failures = 0;
         }
         let doubled = FIRST_WAIT.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
         let room = (limits.visibility_timeout / 3).saturating_sub(limits.connect_timeout);
+        let longest = if end.is_refusal() {
+            LONGEST_WAIT
+        } else {
+            LONGEST_WAIT.min(room.max(FIRST_WAIT))
+        };
         doubled
-            .min(LONGEST_WAIT)
-            .min(room.max(FIRST_WAIT))
+            .min(longest)
             .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
     }
 }
@@ -126,6 +156,8 @@ pub struct Limits {
 mod tests {
     use super::*;
 
+    const END: SessionEnd = SessionEnd::Disconnected;
+
     const LIMITS: Limits = Limits {
         visibility_timeout: Duration::from_secs(60),
         connect_timeout: Duration::from_secs(5),
@@ -135,16 +167,16 @@ mod tests {
     fn waits_double_up_to_five_seconds_and_a_session_that_lived_forgets_them() {
         let mut history = History::default();
         let waits: Vec<_> = (0..8)
-            .map(|_| history.wait(Duration::ZERO, LIMITS, 1.0))
+            .map(|_| history.wait(END, Duration::ZERO, LIMITS, 1.0))
             .collect();
         let millis: Vec<_> = waits.iter().map(Duration::as_millis).collect();
         assert_eq!(millis, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
         assert_eq!(
-            history.wait(Duration::from_secs(9), LIMITS, 1.0),
+            history.wait(END, Duration::from_secs(9), LIMITS, 1.0),
             LONGEST_WAIT
         );
         assert_eq!(
-            history.wait(Duration::from_secs(10), LIMITS, 1.0),
+            history.wait(END, Duration::from_secs(10), LIMITS, 1.0),
             FIRST_WAIT
         );
     }
@@ -157,13 +189,27 @@ mod tests {
         };
         let mut history = History::default();
         for _ in 0..20 {
-            assert!(history.wait(Duration::ZERO, limits, 1.0) <= Duration::from_millis(1500));
+            assert!(history.wait(END, Duration::ZERO, limits, 1.0) <= Duration::from_millis(1500));
         }
     }
 
     #[test]
+    fn a_server_that_says_no_is_not_asked_in_haste() {
+        let limits = Limits {
+            visibility_timeout: Duration::from_secs(2),
+            ..LIMITS
+        };
+        let mut history = History::default();
+        let mut last = Duration::ZERO;
+        for _ in 0..8 {
+            last = history.wait(SessionEnd::Denied, Duration::ZERO, limits, 1.0);
+        }
+        assert_eq!(last, LONGEST_WAIT);
+    }
+
+    #[test]
     fn jitter_halves_a_wait_at_most() {
-        let wait = |jitter| History::default().wait(Duration::ZERO, LIMITS, jitter);
+        let wait = |jitter| History::default().wait(END, Duration::ZERO, LIMITS, jitter);
         assert_eq!(wait(0.0), Duration::from_millis(50));
         assert_eq!(wait(1.0), Duration::from_millis(100));
     }

@@ -266,3 +266,6 @@ fn dead_letter(
     let context = writer.context(at, reason, (attempts, crashes), error);
     Settlement::DeadLetter { context }
 }
+
+#[cfg(test)]
+mod tests;

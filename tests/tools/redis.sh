@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the path of a redis-server for the tests and the demo, and makes sure that there is one:
+# Prints the path of a redis-server for the tests and the demo, and makes sure that there is one, with redis-cli beside it:
 #   1. the one on PATH;
 #   2. one that an earlier run left in the cache;
 #   3. as root: Debian's package, its service not started;
@@ -70,9 +70,10 @@ for folder in "$root"/usr/lib/*-linux-gnu* "$root"/lib/*-linux-gnu*; do
     LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 done
 export LD_LIBRARY_PATH
-exec "$root/usr/bin/redis-server" "$@"
+exec "$root/usr/bin/$(basename "$0")" "$@"
 WRAPPER
     chmod 755 "$work/bin/redis-server"
+    cp "$work/bin/redis-server" "$work/bin/redis-cli"
     "$work/bin/redis-server" --version >&2 || give_up "the unpacked redis-server does not start (see above)"
     rm -rf "$work/lists" "$work/archives" "$work/debs" "$cache"
     mv "$work" "$cache"
@@ -82,7 +83,7 @@ WRAPPER
 if command -v redis-server; then
     exit 0
 fi
-if [ -x "$server" ]; then
+if [ -x "$server" ] && [ -x "$cache/bin/redis-cli" ]; then
     echo "$server"
     exit 0
 fi

@@ -24,7 +24,7 @@ use super::breaker::{Breaker, Throttle};
 use super::letter_context::Writer;
 use super::report::Tallies;
 use super::session::History;
-use crate::streams::{Place, ReclaimCursor};
+use crate::streams::{Opened, Place, ReclaimCursor};
 use crate::worker_config::{Ledger, WorkerConfig};
 
 mod drain;
@@ -42,7 +42,7 @@ mod upkeep;
 use held::Holdings;
 pub use intake::{Arrival, keys_to_check};
 pub use orders::{Call, Fact, Order, SettledKind};
-pub use upkeep::report_every;
+pub use upkeep::{connect_timeout, report_every};
 
 /// The state of the link to the server.
 #[derive(Clone, Debug)]
@@ -172,6 +172,8 @@ pub struct Core {
     solitary_not_before: Duration,
     breaker: Breaker,
     throttle: Throttle,
+    /// What the session that lives found when it was opened, until it has proved itself.
+    opened: Option<Opened>,
     unsafe_eviction: Option<String>,
     drain: Option<drain::Drain>,
     tallies: Tallies,
@@ -215,6 +217,7 @@ impl Core {
             solitary_not_before: Duration::ZERO,
             breaker: Breaker::default(),
             throttle: Throttle::default(),
+            opened: None,
             unsafe_eviction: None,
             drain: None,
             tallies: Tallies::starting_at(now),

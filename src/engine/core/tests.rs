@@ -10,7 +10,7 @@ use crate::streams::{
     ConsumerName, Delivery, EntryId, Error, LeaseState, Meta, Promoted, Reclaimed, RefusalReason,
     Reported, Settled, Settlement,
 };
-use crate::streams::{Entry, Opened, Refusal};
+use crate::streams::{Entry, Refusal};
 use crate::worker_config::WorkerConfig;
 
 const SECOND: Duration = Duration::from_secs(1);

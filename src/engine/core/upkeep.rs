@@ -8,6 +8,7 @@ use super::{Core, Fact, Link, Order, Session, Task};
 use crate::engine::outcome::UnavailableReason;
 use crate::engine::session::{Limits, SessionEnd};
 use crate::streams::{Error, MAX_BATCH, Opened, Promoted, ReclaimCursor, Reclaimed, Reported};
+use crate::worker_config::WorkerConfig;
 
 /// Promotion looks again after this long at most: another worker may have delayed an entry.
 const PROMOTE_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
@@ -27,6 +28,14 @@ const UPKEEP_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The interval between two reports of a worker.
 pub fn report_every(visibility_timeout: Duration) -> Duration {
     (visibility_timeout / 3).min(Duration::from_secs(5))
+}
+
+/// The limit of one connect attempt: with its backoff it must stay within a third of the visibility timeout.
+pub fn connect_timeout(config: &WorkerConfig) -> Duration {
+    config
+        .redis
+        .connect_timeout
+        .min(config.delivery.visibility_timeout / 4)
 }
 
 impl Core {
@@ -55,8 +64,7 @@ impl Core {
                 self.reading.empty = false;
                 self.due.promote = now;
                 self.due.report = now;
-                self.unsafe_eviction.clone_from(&opened.unsafe_eviction);
-                self.fact(Fact::SessionBegan(opened));
+                self.unsafe_eviction = opened.unsafe_eviction;
             }
             Err(error) => self.end_session(&error, Duration::ZERO, now),
         }
@@ -74,9 +82,9 @@ impl Core {
         let end = SessionEnd::of(error);
         let limits = Limits {
             visibility_timeout: self.config.delivery.visibility_timeout,
-            connect_timeout: self.config.redis.connect_timeout,
+            connect_timeout: connect_timeout(&self.config),
         };
-        let wait = self.history.wait(lived, limits, self.random.f64());
+        let wait = self.history.wait(end, lived, limits, self.random.f64());
         self.link = Link::Down {
             retry_at: now + wait,
         };
@@ -244,10 +252,18 @@ impl Core {
                 if let Link::Up(session) = &mut self.link {
                     session.reported = true;
                 }
+                self.prove_session();
             }
             // Liveness is unknown then, and nothing is reclaimed; work goes on.
-            Err(Error::Full) => {}
+            Err(Error::Full) => self.prove_session(),
             Err(error) => self.session_ended(&error, now),
+        }
+    }
+
+    /// A session counts as begun when it has done something: one that ends at its first command never did.
+    fn prove_session(&mut self) {
+        if let Some(opened) = self.opened.take() {
+            self.fact(Fact::SessionBegan(opened));
         }
     }
 
