@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::faults::SOON;
-use crate::support::{Bench, StageFile, Worker, eventually, for_the_time_of_the_fault};
+use crate::support::{Bench, StageFile, Worker, eventually, for_the_time_of_the_fault, in_time};
 
 /// Every command the engine may send by itself or from a script.
 const COMMANDS: [&str; 14] = [
@@ -83,12 +83,17 @@ impl Denied {
 
     /// What is wrong in the end; nothing, if all went well.
     async fn complaints(&mut self, bench: &Bench) -> Vec<String> {
+        let settled = in_time(SOON, async || {
+            bench.is_settled(&self.stage).await.then_some(())
+        });
+        let unsettled = usize::from(settled.await.is_none());
         let mut complaints = Vec::new();
         let mut expect = |what: &str, found: usize, at_most: usize| {
             if found > at_most {
                 complaints.push(format!("{}: {found} {what}", self.command));
             }
         };
+        expect("stages that never settle", unsettled, 0);
         expect("lines of log", self.worker.log().lines().count(), 60);
         expect("ends", usize::from(!self.worker.is_running()), 0);
         let dead = bench.dead_letters(&self.stage).await.len();
@@ -116,7 +121,6 @@ async fn user_that_lacks_one_command_is_told_so_and_a_grant_heals_it() {
     let mut complaints = Vec::new();
     for denied in &mut all {
         permit(&bench, &denied.user, &["+@all"]).await;
-        bench.settled(&denied.stage, SOON).await;
         complaints.extend(denied.complaints(&bench).await);
     }
     assert!(complaints.is_empty(), "{complaints:#?}");

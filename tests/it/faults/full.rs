@@ -53,22 +53,24 @@ async fn full_server_acknowledges_nothing_without_its_record_and_resumes_alone()
     bench.started(9, SOON).await;
     fill(&bench.db()).await;
     bench.open("open");
-    eventually("every handler has answered", SOON, async || {
-        (bench.journal().running() == 0).then_some(())
-    })
-    .await;
     eventually("the log names the reason", SOON, async || {
         worker.log().contains("OutOfMemory").then_some(())
     })
     .await;
+    eventually("every handler has answered", SOON, async || {
+        (bench.journal().running() == 0).then_some(())
+    })
+    .await;
+    // What was on its way to its first refusal had left its slot to another.
+    let held = bench.journal().starts();
+    assert!((9..=18).contains(&held), "{held} held with nine slots");
     let period = std::time::Duration::from_secs(8);
-    holds_for(
-        "all nine stay pending, nothing new starts",
-        period,
-        async || bench.pending(&stage).await == 9 && bench.journal().starts() == 9,
-    )
+    holds_for("all stay pending, nothing new starts", period, async || {
+        bench.pending(&stage).await == held as u64 && bench.journal().starts() == held
+    })
     .await;
 
+    worker.did_not_spin();
     empty(&bench.db()).await;
     bench.settled(&stage, SOON).await;
     let summary = worker.drain(SOON).await;

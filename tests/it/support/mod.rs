@@ -23,7 +23,7 @@ pub(crate) use http::HttpHandler;
 pub(crate) use journal::{Journal, What};
 pub(crate) use redis::{Redis, free_port};
 pub(crate) use stage::StageFile;
-pub(crate) use wait::{Stopwatch, eventually, for_the_time_of_the_fault, holds_for};
+pub(crate) use wait::{Stopwatch, eventually, for_the_time_of_the_fault, holds_for, in_time};
 pub(crate) use worker::{Summary, Worker};
 
 /// Held by tests that load both cores, one at a time.

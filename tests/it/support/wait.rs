@@ -11,18 +11,23 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(crate) async fn eventually<T>(
     what: &str,
     within: Duration,
-    mut probe: impl AsyncFnMut() -> Option<T>,
+    probe: impl AsyncFnMut() -> Option<T>,
 ) -> T {
+    let value = in_time(within, probe).await;
+    value.unwrap_or_else(|| panic!("{what}: not so within {} s", within.as_secs_f32()))
+}
+
+/// Waits until `probe` gives a value, or until the time is over.
+pub(crate) async fn in_time<T>(
+    within: Duration,
+    mut probe: impl AsyncFnMut() -> Option<T>,
+) -> Option<T> {
     let clock = Clock::start();
     loop {
-        if let Some(value) = probe().await {
+        let value = probe().await;
+        if value.is_some() || clock.now() >= within {
             return value;
         }
-        assert!(
-            clock.now() < within,
-            "{what}: not so within {} s",
-            within.as_secs_f32()
-        );
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

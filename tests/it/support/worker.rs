@@ -13,6 +13,9 @@ use super::scratch::tail;
 /// Log lines shown when a test fails.
 const SHOWN: usize = 30;
 
+/// A debug build that starts and then waits for some seconds uses a tenth of that; one that spins uses seconds.
+const MUCH_WORK: Duration = Duration::from_millis(1_500);
+
 pub(crate) struct Worker {
     process: Process,
     output: PathBuf,
@@ -76,6 +79,27 @@ impl Worker {
         assert_eq!(self.exit(within).await, 0, "the worker's exit code");
         let line = tail(&self.output, 1);
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("summary {line:?}: {error}"))
+    }
+
+    /// The processor time it has used so far.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()));
+        let stat = stat.expect("the process is there");
+        // After the name, which is in parentheses: user and system time are the 12th and 13th word, in ticks of 10 ms.
+        let words = stat.rsplit(") ").next().expect("a name").split(' ');
+        let ticks: u64 = words
+            .skip(11)
+            .take(2)
+            .map(|word| word.parse::<u64>().expect("a number"))
+            .sum();
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// Fails the test if it was busy while it had to wait: much log, or much work for the processor.
+    pub(crate) fn did_not_spin(&self) {
+        let (lines, used) = (self.log().lines().count(), self.processor_time());
+        assert!(lines < 60, "{lines} lines of log");
+        assert!(used < MUCH_WORK, "{used:?} of processor time");
     }
 
     /// All it has logged so far.
