@@ -60,7 +60,9 @@ impl Core {
         };
         let visibility = self.config.delivery.visibility_timeout;
         let age = sent_at.saturating_sub(self.lease_good_at);
-        if age > visibility * 2 / 3 {
+        // After an outage it says nothing of this machine.
+        let was_renewed = self.session().is_some_and(|session| session.renewed);
+        if was_renewed && age > visibility * 2 / 3 {
             self.tallies.leases_late += 1;
             self.fact(Fact::LeaseLate);
         }
