@@ -180,7 +180,9 @@ pub trait Broker: Send + Sync + 'static {
         counts: &[SetCount],
     ) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
 
-    /// Settles entries, in order; one [`Settled`] each.
+    /// Settles entries; one [`Settled`] each, in order.
+    ///
+    /// An error only where nothing was answered: what was is never hidden, and the rest is [`Settled::Unanswered`].
     fn settle(&self, batch: &[Settle]) -> impl Future<Output = Result<Vec<Settled>, Error>> + Send;
 
     /// Renews the lease on every entry named, in order.

@@ -98,6 +98,10 @@ pub enum Settled {
     NotOurs,
     /// The server refused an add: nothing was changed for this entry, it stays pending.
     Refused(Refusal),
+    /// The session ended before this one was answered: it may have been applied or not.
+    ///
+    /// Only beside others that were answered; where none was, the error itself is returned.
+    Unanswered,
 }
 
 /// An add that the server refused, for one entry.

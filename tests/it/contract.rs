@@ -15,6 +15,7 @@ mod reporting;
 mod retrying;
 mod server;
 mod settling;
+mod settling_partly;
 
 macro_rules! contract {
     ($($area:ident { $($behaviour:ident,)+ })+) => {
@@ -73,6 +74,14 @@ contract! {
         an_entry_too_wide_for_a_script_is_dead_lettered_all_the_same,
         an_entry_too_wide_for_a_script_cannot_be_delayed,
         a_batch_larger_than_one_call_is_settled_whole,
+    }
+    settling_partly {
+        an_acknowledgement_to_a_group_that_is_gone_is_not_taken_for_a_lost_lease,
+        an_error_does_not_hide_what_was_answered_before_it,
+        outputs_that_cannot_be_carried_are_refused_only_to_who_would_commit_them,
+        a_wide_entry_of_somebody_else_is_not_ours_to_delay,
+        outputs_without_an_output_stream_are_refused,
+        an_output_without_fields_is_refused_and_nothing_is_added,
     }
     retrying {
         a_retry_comes_back_through_the_retry_stream_with_its_meta,

@@ -235,6 +235,12 @@ impl Core {
             Settled::NotOurs if doubtful => self.finish(place, &settling.settlement, now, false),
             Settled::NotOurs => self.lose(place),
             Settled::Refused(refusal) => self.refuse(place, settling, refusal, now),
+            // As after a lost reply; the next call meets the error that ended the session.
+            Settled::Unanswered => {
+                self.held.update(place, |held| held.doubtful = true);
+                self.change_settling(place, |settling| settling.sent = false);
+                self.to_settle.push_front(place);
+            }
         }
     }
 

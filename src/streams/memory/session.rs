@@ -165,13 +165,16 @@ impl MemoryBroker {
 
     /// A read of several streams fails as a whole where one group is missing.
     pub(super) fn has_both_groups(&self, store: &Store) -> Result<(), Error> {
-        for lane in [Lane::Source, Lane::Retry] {
-            let stream = store.streams.get(self.settings.keys.stream(lane).as_str());
-            if !stream.is_some_and(|stream| stream.groups.contains_key(self.group())) {
-                return Err(self.group_missing());
-            }
+        self.has_group(store, Lane::Source)?;
+        self.has_group(store, Lane::Retry)
+    }
+
+    pub(super) fn has_group(&self, store: &Store, lane: Lane) -> Result<(), Error> {
+        let stream = store.streams.get(self.settings.keys.stream(lane).as_str());
+        if stream.is_some_and(|stream| stream.groups.contains_key(self.group())) {
+            return Ok(());
         }
-        Ok(())
+        Err(self.group_missing())
     }
 
     pub(super) fn ledger_key(&self, key: &IdempotencyKey) -> String {

@@ -19,11 +19,15 @@ impl MemoryBroker {
         batch: &[Settle],
         now: u64,
     ) -> Result<Vec<Settled>, Error> {
-        self.has_both_groups(store)?;
         let mut settled = Vec::with_capacity(batch.len());
         for settle in batch {
-            settled.push(self.settle_one(store, settle, now));
+            match self.has_group(store, settle.entry.place.lane) {
+                Ok(()) => settled.push(self.settle_one(store, settle, now)),
+                Err(error) if settled.is_empty() => return Err(error),
+                Err(_) => break,
+            }
         }
+        settled.resize(batch.len(), Settled::Unanswered);
         Ok(settled)
     }
 
@@ -122,6 +126,10 @@ impl MemoryBroker {
             .map_or("", |output| output.as_str());
         if outputs.iter().any(|output| 2 * output.len() > MAX_VALUES) {
             return Err((output.to_owned(), RefusalReason::TooLarge));
+        }
+        // An entry without fields is none: a server refuses the add.
+        if outputs.iter().any(Vec::is_empty) {
+            return Err((output.to_owned(), RefusalReason::Other));
         }
         // All are asked before the first is added: a refused entry leaves nothing behind.
         if !outputs.is_empty() {

@@ -1,7 +1,7 @@
 -- Commits a batch. KEYS[3] = the output stream (or S again, where there are no outputs), then the ledger keys.
 -- ARGV after ours.lua's: window in ms, longest output stream, count; per entry: lane, id, unowned, force, index of its
--- ledger key (0: none), number of outputs, and per output its width and values.
--- Replies per entry: 0 not ours, 1 applied, 2 known, or { key, error }.
+-- ledger key (0: none), number of outputs (-1: they cannot be carried), and per output its width and values.
+-- Replies per entry: 0 not ours, 1 applied, 2 known, 3 cannot be carried, or { key, error }.
 local window, max_length, count = take(), tonumber(take()), tonumber(take())
 
 local function commit(ledger, force, outputs)
@@ -13,6 +13,9 @@ local function commit(ledger, force, outputs)
     if known == 1 then
       return 2
     end
+  end
+  if not outputs then
+    return 3
   end
   local added = {}
   -- Removals work on a full server too, so a refused entry leaves nothing behind that a later try would add twice.
@@ -41,13 +44,14 @@ end
 local replies = {}
 for entry = 1, count do
   local lane, id, unowned, force = tonumber(take()), take(), take() == '1', take() == '1'
-  local ledger, outputs = KEYS[tonumber(take())], {}
-  for output = 1, tonumber(take()) do
+  local ledger, width = KEYS[tonumber(take())], tonumber(take())
+  local outputs = width >= 0 and {} or nil
+  for output = 1, width do
     outputs[output] = take_values()
   end
   if unowned or mine[lane][id] then
     replies[entry] = commit(ledger, force, outputs)
-    if type(replies[entry]) == 'number' then
+    if replies[entry] == 1 or replies[entry] == 2 then
       acknowledge(lane, id)
     end
   else

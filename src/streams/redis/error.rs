@@ -107,6 +107,28 @@ pub(super) fn refusal(error: Error) -> Result<RefusalReason, Error> {
     }
 }
 
+/// Why a settlement that was refused as a whole changed nothing and holds up nobody else; `None` if it ends the session.
+pub(super) fn refusal_of_call(error: &Error) -> Option<RefusalReason> {
+    match error {
+        Error::Full => Some(RefusalReason::OutOfMemory),
+        Error::Denied { .. } => Some(RefusalReason::PermissionDenied),
+        Error::Protocol { .. } if is_cross_slot(error) => Some(RefusalReason::Other),
+        Error::Protocol { .. }
+        | Error::WrongType { .. }
+        | Error::Disconnected { .. }
+        | Error::Unreachable { .. }
+        | Error::AuthenticationFailed { .. }
+        | Error::GroupMissing { .. }
+        | Error::ReadOnly
+        | Error::Loading { .. } => None,
+    }
+}
+
+/// A cluster refuses a call whose keys lie in several slots.
+fn is_cross_slot(error: &Error) -> bool {
+    matches!(error, Error::Protocol { detail, .. } if code_of(detail) == "CROSSSLOT")
+}
+
 /// The code of a server's error, in whatever words a script wraps it.
 pub(super) fn code_of(text: &str) -> &str {
     let text = unwrapped(text);

@@ -62,10 +62,7 @@ impl RedisBroker {
             return Ok(None);
         }
         if self.settings.group_creation == GroupCreation::Never {
-            return Err(Error::GroupMissing {
-                stream: self.source().to_owned(),
-                group: self.group().to_owned(),
-            });
+            return Err(self.group_missing());
         }
         let facts = Facts {
             stream: self.stream_facts(committer).await?,
@@ -113,6 +110,24 @@ impl RedisBroker {
             Ok(_) => Ok(true),
             Err(error) if preflight::has_code(&error, "BUSYGROUP") => Ok(false),
             Err(error) => Err(self.named("XGROUP", &error)),
+        }
+    }
+
+    /// An error where the group on S is not there.
+    pub(super) async fn meets_group(&self) -> Result<(), Error> {
+        if self
+            .has_group(&mut self.link()?.committer, self.source())
+            .await?
+        {
+            return Ok(());
+        }
+        Err(self.group_missing())
+    }
+
+    fn group_missing(&self) -> Error {
+        Error::GroupMissing {
+            stream: self.source().to_owned(),
+            group: self.group().to_owned(),
         }
     }
 

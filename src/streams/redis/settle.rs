@@ -1,27 +1,30 @@
 //! Settles entries: sorts a batch by kind, cuts it to what one script call carries, and reads the answers.
 //!
 //! Every kind goes in calls of its own, so that a missing permission or a wrong key type hurts only entries that need
-//! that key. Read next: `ours.lua`, `settle.lua`, `commit.lua`.
+//! that key. In a cluster an output or dead-letter stream must lie in the slot of S: elsewhere its adds are refused.
+//! Read next: `ours.lua`, `settle.lua`, `commit.lua`.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::{Cmd, Pipeline, Value};
 
-use super::reply;
 use super::{RedisBroker, Script, delayed, error, lua, millis_up, preflight};
 use crate::streams::{
-    EntryId, Error, IdempotencyKey, Lane, MAX_VALUES, Place, Refusal, RefusalReason, Settle,
-    Settled, Settlement, StreamKey,
+    EntryId, Error, Fields, IdempotencyKey, Lane, MAX_VALUES, Place, Refusal, RefusalReason,
+    Settle, Settled, Settlement, StreamKey,
 };
 
 mod call;
+mod sheet;
+mod wide;
 
 use call::{
     Answer, Numbered, appended_values, calls, commit_of, parse_answers, values_in, write_appended,
     write_place,
 };
 pub(super) use call::{MAX_BYTES, write_fields, write_lane};
+use sheet::Sheet;
 
 static COMMIT: LazyLock<Script> = lua!("commit", after "ours", "settle");
 static RETRY: LazyLock<Script> = lua!("retry", after "ours", "settle");
@@ -45,8 +48,8 @@ enum Kind {
     /// A dead letter too wide for a script.
     WideDeadLetter,
     Release,
-    /// Too wide for a script, and nothing else can carry it.
-    TooLarge,
+    /// Nothing can carry it: too wide for a script, or outputs of a stage that has nowhere to put them.
+    Unfit,
 }
 
 const KINDS: [Kind; 8] = [
@@ -57,12 +60,16 @@ const KINDS: [Kind; 8] = [
     Kind::DeadLetter,
     Kind::WideDeadLetter,
     Kind::Release,
-    Kind::TooLarge,
+    Kind::Unfit,
 ];
 
+/// An answer per entry of a call, or the error that ended the session before it.
+type Answers = Vec<Result<Settled, Error>>;
+
 impl RedisBroker {
+    /// The first error ends it, and is the answer unless something had been answered before: that is never hidden.
     pub(super) async fn settle_batch(&self, batch: &[Settle]) -> Result<Vec<Settled>, Error> {
-        let mut settled = vec![Settled::NotOurs; batch.len()];
+        let mut sheet = Sheet::of(batch.len());
         for kind in KINDS {
             let of_kind = batch
                 .iter()
@@ -70,15 +77,13 @@ impl RedisBroker {
                 .filter(|(_, settle)| self.kind_of(settle) == kind)
                 .collect::<Vec<_>>();
             for call in calls(&of_kind) {
-                let answers = self.settle_call(kind, call).await?;
-                for ((index, _), answer) in call.iter().zip(answers) {
-                    if let Some(slot) = settled.get_mut(*index) {
-                        *slot = answer;
-                    }
+                if sheet.has_ended() {
+                    break;
                 }
+                sheet.write(call, self.settle_call(kind, call).await);
             }
         }
-        Ok(settled)
+        sheet.close()
     }
 
     fn kind_of(&self, settle: &Settle) -> Kind {
@@ -87,9 +92,8 @@ impl RedisBroker {
             Settlement::Commit { outputs, key, .. } => {
                 let plain = outputs.is_empty() && self.recorded(key.as_ref()).is_none();
                 match settle.entry.place.lane {
-                    _ if outputs.iter().any(|output| values_in(output) > MAX_VALUES) => {
-                        Kind::TooLarge
-                    }
+                    _ if outputs.iter().any(|output| values_in(output) > MAX_VALUES) => Kind::Unfit,
+                    _ if !outputs.is_empty() && self.settings.output.is_none() => Kind::Unfit,
                     Lane::Source if plain => Kind::Acknowledge,
                     Lane::Source | Lane::Retry if outputs.is_empty() => Kind::Commit,
                     Lane::Source | Lane::Retry => Kind::CommitOutputs,
@@ -99,7 +103,7 @@ impl RedisBroker {
             Settlement::RetryAfter { .. } | Settlement::Release { .. }
                 if values_in(fields) + 2 > MAX_VALUES =>
             {
-                Kind::TooLarge
+                Kind::Unfit
             }
             Settlement::RetryAfter { .. } => Kind::Retry,
             Settlement::Release { .. } => Kind::Release,
@@ -110,37 +114,36 @@ impl RedisBroker {
         }
     }
 
-    async fn settle_call(&self, kind: Kind, call: &[Numbered<'_>]) -> Result<Vec<Settled>, Error> {
+    async fn settle_call(&self, kind: Kind, call: &[Numbered<'_>]) -> Answers {
+        let keys = &self.settings.keys;
         match kind {
             Kind::Acknowledge => self.acknowledge(call).await,
+            // These add nothing: S stands where the output stream would.
             Kind::Commit => self.commit(call, self.source()).await,
-            Kind::CommitOutputs => match &self.settings.output {
-                Some(output) => self.commit(call, output.as_str()).await,
-                // `engine/outcome.rs` turns outputs that have nowhere to go into errors of the handler.
-                None => Ok(vec![refused("", RefusalReason::Other); call.len()]),
-            },
+            Kind::Unfit => self.refuse(call).await,
+            Kind::CommitOutputs => {
+                let output = self.settings.output.as_ref();
+                let output = output.map_or(self.source(), StreamKey::as_str);
+                self.commit(call, output).await
+            }
             Kind::Retry => self.delay(call).await,
             Kind::DeadLetter => {
                 let longest = self.settings.dead_max_length;
-                self.append(call, self.settings.keys.dead.as_str(), longest)
-                    .await
+                self.append(call, keys.dead.as_str(), longest).await
             }
             Kind::WideDeadLetter => {
                 let mut answers = Vec::with_capacity(call.len());
                 for (_, settle) in call {
-                    answers.push(self.append_wide(settle).await?);
+                    answers.push(self.append_wide(settle).await);
                 }
-                Ok(answers)
+                answers
             }
             Kind::Release => self.append(call, self.retry(), 0).await,
-            Kind::TooLarge => Ok(call
-                .iter()
-                .map(|(_, settle)| refused(self.target_of(settle), RefusalReason::TooLarge))
-                .collect()),
         }
     }
 
-    async fn acknowledge(&self, call: &[Numbered<'_>]) -> Result<Vec<Settled>, Error> {
+    /// A plain XACK each: the work was done, whoever holds the entry now.
+    async fn acknowledge(&self, call: &[Numbered<'_>]) -> Answers {
         let mut pipe = Pipeline::new();
         for (_, settle) in call {
             let id = settle.entry.place.id.to_string();
@@ -149,19 +152,54 @@ impl RedisBroker {
                 .arg(self.group())
                 .arg(id);
         }
-        let answers = self.run_all("XACK", &pipe).await?.into_iter().zip(call);
+        let replies = match self.run_all("XACK", &pipe).await {
+            Ok(replies) => replies,
+            Err(error) => return each(call, |_| Err(error.clone())),
+        };
+        // It answers 0 for an entry that is not pending, and for a group that is not there.
+        let in_doubt = replies.contains(&Value::Int(0));
+        let group = if in_doubt {
+            self.meets_group().await
+        } else {
+            Ok(())
+        };
+        let mut answers = Vec::with_capacity(call.len());
+        for (reply, (_, settle)) in replies.into_iter().zip(call) {
+            answers.push(match preflight::server_error(&reply) {
+                Some(error) => self.or_refused("XACK", &error, self.source()).await,
+                None if reply != Value::Int(0) => Ok(Settled::Applied),
+                None if settle.unowned => group.clone().map(|()| Settled::Applied),
+                None => group.clone().map(|()| Settled::NotOurs),
+            });
+        }
         answers
-            .map(
-                |(answer, (_, settle))| match preflight::server_error(&answer) {
-                    None if answer == Value::Int(0) && !settle.unowned => Ok(Settled::NotOurs),
-                    None => Ok(Settled::Applied),
-                    Some(error) => self.or_refused("XACK", &error, self.source()),
-                },
-            )
-            .collect()
     }
 
-    async fn commit(&self, call: &[Numbered<'_>], output: &str) -> Result<Vec<Settled>, Error> {
+    async fn commit(&self, call: &[Numbered<'_>], output: &str) -> Answers {
+        let outputs = |cmd: &mut Cmd, outputs: &[Fields]| {
+            cmd.arg(outputs.len());
+            for output in outputs {
+                cmd.arg(values_in(output));
+                write_fields(cmd, output);
+            }
+        };
+        self.commit_script(call, output, outputs).await
+    }
+
+    /// Answers as a commit would that could add nothing: not ours, known, or refused.
+    async fn refuse(&self, call: &[Numbered<'_>]) -> Answers {
+        let unfit = |cmd: &mut Cmd, _: &[Fields]| {
+            cmd.arg(-1);
+        };
+        self.commit_script(call, self.source(), unfit).await
+    }
+
+    async fn commit_script(
+        &self,
+        call: &[Numbered<'_>],
+        output: &str,
+        write_outputs: impl Fn(&mut Cmd, &[Fields]) + Send + Sync,
+    ) -> Answers {
         let window = self.settings.ledger_window.unwrap_or_default();
         let window = millis_up(window.min(MAX_WINDOW)).max(1);
         let (mut keys, mut ledger) = (vec![output.to_owned()], Vec::new());
@@ -177,17 +215,14 @@ impl RedisBroker {
             for ((_, settle), ledger) in call.iter().zip(&ledger) {
                 let (outputs, _, force) = commit_of(settle).unwrap_or((&[], None, false));
                 write_place(cmd, settle);
-                cmd.arg(u8::from(force)).arg(*ledger).arg(outputs.len());
-                for output in outputs {
-                    cmd.arg(values_in(output));
-                    write_fields(cmd, output);
-                }
+                cmd.arg(u8::from(force)).arg(*ledger);
+                write_outputs(cmd, outputs);
             }
         };
         self.settle_script(&COMMIT, call, &keys, arguments).await
     }
 
-    async fn delay(&self, call: &[Numbered<'_>]) -> Result<Vec<Settled>, Error> {
+    async fn delay(&self, call: &[Numbered<'_>]) -> Answers {
         let mut members = Vec::with_capacity(call.len());
         for (_, settle) in call {
             if let Settlement::RetryAfter { delay, meta } = &settle.settlement {
@@ -209,12 +244,7 @@ impl RedisBroker {
         self.settle_script(&RETRY, call, &keys, arguments).await
     }
 
-    async fn append(
-        &self,
-        call: &[Numbered<'_>],
-        stream: &str,
-        longest: u64,
-    ) -> Result<Vec<Settled>, Error> {
+    async fn append(&self, call: &[Numbered<'_>], stream: &str, longest: u64) -> Answers {
         let arguments = |cmd: &mut Cmd| {
             cmd.arg(longest).arg(call.len());
             for (_, settle) in call {
@@ -227,56 +257,6 @@ impl RedisBroker {
             .await
     }
 
-    /// Dead-letters an entry of more values than a script can pass on: added first, confirmed or taken back after.
-    async fn append_wide(&self, settle: &Settle) -> Result<Settled, Error> {
-        let (place, dead) = (settle.entry.place, self.settings.keys.dead.as_str());
-        if !settle.unowned && !self.is_ours(place).await? {
-            return Ok(Settled::NotOurs);
-        }
-        let mut add = redis::cmd("XADD");
-        add.arg(dead);
-        if self.settings.dead_max_length > 0 {
-            add.arg("MAXLEN")
-                .arg("~")
-                .arg(self.settings.dead_max_length);
-        }
-        add.arg("*");
-        write_appended(&mut add, settle);
-        let mut pipe = Pipeline::new();
-        pipe.add_command(add);
-        let added = self.run_all("XADD", &pipe).await?.into_iter().next();
-        let added = added.unwrap_or_default();
-        if let Some(error) = preflight::server_error(&added) {
-            return self.or_refused("XADD", &error, dead);
-        }
-        let letter = reply::text(added).map_err(|odd| odd.in_reply_to("XADD"))?;
-
-        let arguments = |cmd: &mut Cmd| {
-            self.write_batch(cmd, &[place]);
-            write_place(cmd, settle);
-            cmd.arg(&letter);
-        };
-        let keys = [self.source(), self.retry(), dead];
-        let confirmed = self.script(&CONFIRM, &keys, arguments).await?;
-        let settled = if confirmed == Value::Int(1) {
-            Settled::Applied
-        } else {
-            Settled::NotOurs
-        };
-        Ok(settled)
-    }
-
-    async fn is_ours(&self, place: Place) -> Result<bool, Error> {
-        let id = place.id.to_string();
-        let mut pending = redis::cmd("XPENDING");
-        pending
-            .arg(self.settings.keys.stream(place.lane).as_str())
-            .arg(self.group());
-        pending.arg(&id).arg(&id).arg(1).arg(self.consumer());
-        let rows = reply::items(self.run("XPENDING", &pending).await?);
-        Ok(!rows.map_err(|odd| odd.in_reply_to("XPENDING"))?.is_empty())
-    }
-
     /// Runs a settlement script over S, `P:retry` and `more` keys. What refuses it as a whole refuses each entry.
     async fn settle_script(
         &self,
@@ -284,7 +264,7 @@ impl RedisBroker {
         call: &[Numbered<'_>],
         more: &[String],
         arguments: impl Fn(&mut Cmd) + Send + Sync,
-    ) -> Result<Vec<Settled>, Error> {
+    ) -> Answers {
         let places = call
             .iter()
             .map(|(_, settle)| settle.entry.place)
@@ -297,36 +277,60 @@ impl RedisBroker {
             self.write_batch(cmd, &places);
             arguments(cmd);
         };
-        let reply = match self.script(script, &keys, arguments).await {
-            Err(error @ (Error::Denied { .. } | Error::Full)) => {
-                let reason = error::refusal(error)?;
-                let each = call
-                    .iter()
-                    .map(|(_, settle)| refused(self.target_of(settle), reason));
-                return Ok(each.collect());
-            }
-            reply => reply?,
-        };
-        let answers = parse_answers(reply).map_err(|odd| odd.in_reply_to(script.name()))?;
-        let settled = answers.into_iter().map(|answer| match answer {
-            Answer::Settled(settled) => Ok(settled),
-            Answer::Error { key, text } => {
-                let error = error::of_text(&text, self.place(script.name()));
-                Ok(refused(&key, error::refusal(error)?))
-            }
+        let answers = self.script(script, &keys, arguments).await;
+        let answers = answers.and_then(|reply| {
+            parse_answers(reply, call.len()).map_err(|odd| odd.in_reply_to(script.name()))
         });
-        settled.collect()
+        match answers {
+            Ok(answers) => {
+                let answers = answers.into_iter().zip(call);
+                let one = |(answer, (_, settle)): (_, &Numbered<'_>)| {
+                    self.answer(answer, settle, script.name())
+                };
+                answers.map(one).collect()
+            }
+            Err(error) => match error::refusal_of_call(&error) {
+                Some(reason) => each(call, |settle| Ok(refused(self.target_of(settle), reason))),
+                None => each(call, |_| Err(error.clone())),
+            },
+        }
+    }
+
+    fn answer(
+        &self,
+        answer: Answer,
+        settle: &Settle,
+        script: &'static str,
+    ) -> Result<Settled, Error> {
+        match answer {
+            Answer::Settled(settled) => Ok(settled),
+            Answer::Unfit => Ok(match self.target_of(settle) {
+                // `engine/outcome.rs` turns outputs that have nowhere to go into errors of the handler.
+                "" => refused("", RefusalReason::Other),
+                key => refused(key, RefusalReason::TooLarge),
+            }),
+            Answer::Error { key, text } => {
+                let error = error::of_text(&text, self.place(script));
+                error::refusal(error).map(|reason| refused(&key, reason))
+            }
+        }
     }
 
     /// A refusal, where a single command was refused for its key alone; else the error that ends the session.
-    fn or_refused(
+    async fn or_refused(
         &self,
         command: &'static str,
         error: &redis::RedisError,
         key: &str,
     ) -> Result<Settled, Error> {
-        let reason = error::refusal(self.named(command, error))?;
-        Ok(refused(key, reason))
+        let error = self.named(command, error);
+        // A key the stage lives in is the whole session's concern, a stream that is only added to is not.
+        if matches!(error, Error::WrongType { .. })
+            && let Some(error) = self.wrong_type(&mut self.link()?.committer).await
+        {
+            return Err(error);
+        }
+        error::refusal(error).map(|reason| refused(key, reason))
     }
 
     /// The key that a settlement adds to.
@@ -362,6 +366,10 @@ impl RedisBroker {
             cmd.arg(text(ids.clone().min())).arg(text(ids.max()));
         }
     }
+}
+
+fn each(call: &[Numbered<'_>], answer: impl Fn(&Settle) -> Result<Settled, Error>) -> Answers {
+    call.iter().map(|(_, settle)| answer(settle)).collect()
 }
 
 fn refused(key: &str, reason: RefusalReason) -> Settled {

@@ -118,6 +118,8 @@ pub(in crate::streams::redis) fn write_lane(cmd: &mut Cmd, place: Place) {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Settled(Settled),
+    /// It is ours and not known, and cannot be carried.
+    Unfit,
     /// The key and text of the first error.
     Error {
         key: String,
@@ -125,8 +127,8 @@ pub(super) enum Answer {
     },
 }
 
-/// 0 not ours, 1 applied, 2 known before, or the key and text of an error.
-pub(super) fn parse_answers(reply: Value) -> Parsed<Vec<Answer>> {
+/// Of `count` entries: 0 not ours, 1 applied, 2 known before, 3 unfit, or the key and text of an error.
+pub(super) fn parse_answers(reply: Value, count: usize) -> Parsed<Vec<Answer>> {
     let one = |answer| {
         if let Value::Array(_) = answer {
             let [key, text] = reply::exactly(answer)?;
@@ -140,10 +142,17 @@ pub(super) fn parse_answers(reply: Value) -> Parsed<Vec<Answer>> {
             Ok(0) => Ok(Answer::Settled(Settled::NotOurs)),
             Ok(1) => Ok(Answer::Settled(Settled::Applied)),
             Ok(2) => Ok(Answer::Settled(Settled::AlreadyDone)),
-            Ok(_) | Err(_) => Err(Odd("0, 1, 2 or an error")),
+            Ok(3) => Ok(Answer::Unfit),
+            Ok(_) | Err(_) => Err(Odd("a number from 0 to 3, or an error")),
         }
     };
-    reply::items(reply)?.into_iter().map(one).collect()
+    let answers = reply::items(reply)?.into_iter().map(one);
+    let answers = answers.collect::<Parsed<Vec<_>>>()?;
+    if answers.len() == count {
+        Ok(answers)
+    } else {
+        Err(Odd("an answer per entry"))
+    }
 }
 
 #[cfg(test)]

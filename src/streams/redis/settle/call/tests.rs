@@ -50,7 +50,7 @@ fn answers_of_scripts_are_read_in_every_form() {
     ]);
     let reply = Value::Array(vec![Value::Int(1), Value::Int(2), Value::Int(0), refusal]);
     assert_eq!(
-        parse_answers(reply).unwrap(),
+        parse_answers(reply, 4).unwrap(),
         [
             Answer::Settled(Settled::Applied),
             Answer::Settled(Settled::AlreadyDone),
@@ -61,5 +61,7 @@ fn answers_of_scripts_are_read_in_every_form() {
             }
         ]
     );
-    assert!(parse_answers(Value::Array(vec![Value::Nil])).is_err());
+    assert!(parse_answers(Value::Array(vec![Value::Nil]), 1).is_err());
+    let one = Value::Array(vec![Value::Int(1)]);
+    assert!(parse_answers(one, 2).is_err(), "nobody is forgotten");
 }
