@@ -1,13 +1,15 @@
 //! One behaviour suite run against both brokers, so that the one in memory cannot drift from the one on Redis.
 //!
 //! Each behaviour is a sentence about [`streamstage::streams::Broker`]; the fixtures differ only in how they add, trim,
-//! break and look. What only a real server can answer (error codes, ACLs) is in `contract/errors.rs`.
+//! break and look. What only a real server can answer is in `contract/errors.rs` and
+//! `contract/permissions.rs`.
 
 mod errors;
 mod faults_in_memory;
 mod fixture;
 mod leases;
 mod memory_fixture;
+mod permissions;
 mod reading;
 mod recovery;
 mod redis_fixture;

@@ -1,18 +1,33 @@
 //! Opens a session: connections, checks, and the groups, which are created where they are missing.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 
 use super::{Link, RedisBroker, connect, preflight, reply};
 use crate::streams::recovery::{CursorFacts, Facts, StreamFacts, recovery_start};
-use crate::streams::{EntryId, Error, GroupCreation, Opened};
+use crate::streams::{EntryId, Error, GroupCreation, Opened, Unreachable};
+
+/// An attempt takes some twenty answers of the server: a shorter limit would never be met over a long way.
+const SHORTEST_ATTEMPT: Duration = Duration::from_secs(1);
 
 impl RedisBroker {
-    /// Opens both connections anew and makes sure that the session can work.
+    /// Opens both connections anew and makes sure that the session can work, within the limit of one attempt.
     pub(super) async fn open_session(&self) -> Result<Opened, Error> {
         self.replace_link(None);
+        let limit = self.settings.connect_timeout.max(SHORTEST_ATTEMPT);
+        let attempt = tokio::time::timeout(limit, self.begin_session()).await;
+        attempt.unwrap_or_else(|_| {
+            Err(Error::Unreachable {
+                address: self.settings.address.clone(),
+                reason: Unreachable::Timeout,
+            })
+        })
+    }
+
+    async fn begin_session(&self) -> Result<Opened, Error> {
         let mut reader = connect(&self.target).await?;
         let mut committer = connect(&self.target).await?;
 
@@ -20,13 +35,10 @@ impl RedisBroker {
         self.check_types(&mut committer, &mut opened.warnings)
             .await?;
         self.read_server_time(&mut committer).await?;
-        let reader_id = redis::cmd("CLIENT")
-            .arg("ID")
-            .query_async(&mut reader)
-            .await;
-        if reader_id.is_err() {
+        let reader_id = unblockable(&mut reader, &mut committer).await;
+        if reader_id.is_none() {
             opened.warnings.push(
-                "This user may not run CLIENT ID: a parked read ends only with its block timeout."
+                "This user may not run CLIENT ID and CLIENT UNBLOCK: a parked read ends only with its block timeout."
                     .to_owned(),
             );
         }
@@ -34,11 +46,12 @@ impl RedisBroker {
         self.ensure_group(&mut committer, self.retry(), EntryId::ZERO)
             .await?;
         opened.group_created_at = self.ensure_source_group(&mut committer).await?;
+        self.check_permissions(&mut committer).await?;
         self.joined.store(true, Ordering::Relaxed);
         self.replace_link(Some(Link {
             number: self.links.fetch_add(1, Ordering::Relaxed),
             reader,
-            reader_id: reader_id.ok(),
+            reader_id,
             committer,
         }));
         Ok(opened)
@@ -189,6 +202,19 @@ impl RedisBroker {
         }
         Err(error)
     }
+}
+
+/// The reader's id, by which the committer ends its parked read; `None` where it may not.
+async fn unblockable(
+    reader: &mut MultiplexedConnection,
+    committer: &mut MultiplexedConnection,
+) -> Option<i64> {
+    let id = redis::cmd("CLIENT").arg("ID").query_async(reader).await;
+    let id: i64 = id.ok()?;
+    let mut unblock = redis::cmd("CLIENT");
+    unblock.arg("UNBLOCK").arg(id);
+    let allowed = unblock.query_async::<Value>(committer).await.is_ok();
+    allowed.then_some(id)
 }
 
 /// The group's part of an answer of XINFO GROUPS.

@@ -1,4 +1,5 @@
-//! What is known of a server before the first entry: its kind, what it may evict, and whether every key has its type.
+//! What is known of a server before the first entry: its kind, what it may evict, whether every key has its type, and
+//! whether this user may do what safety rests on.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, Value};
@@ -104,6 +105,50 @@ impl RedisBroker {
             key: key.to_owned(),
             expected,
         })
+    }
+}
+
+/// Names that nothing has: what is asked of them changes nothing.
+const NO_ENTRY: &str = "0-0";
+const NO_MEMBER: &str = "streamstage: no member";
+
+impl RedisBroker {
+    /// Tries, on nothing, the claims and removals that safety rests on: who may add and not remove adds again and again.
+    ///
+    /// None of these commands needs memory, so they tell the truth on a full server too. The groups must be there.
+    pub(super) async fn check_permissions(
+        &self,
+        committer: &mut MultiplexedConnection,
+    ) -> Result<(), Error> {
+        let (commands, pipe) = self.probes();
+        let answers = committer.send_packed_commands(&pipe, 0, pipe.len()).await;
+        let answers = answers.map_err(|error| self.named("preflight", &error))?;
+        for (command, answer) in commands.into_iter().zip(&answers) {
+            if let Some(error) = server_error(answer) {
+                return Err(self.named(command, &error));
+            }
+        }
+        Ok(())
+    }
+
+    fn probes(&self) -> (Vec<&'static str>, Pipeline) {
+        let (mut commands, mut pipe) = (Vec::new(), Pipeline::new());
+        let mut probe = |command: &'static str, arguments: &[&str]| {
+            commands.push(command);
+            pipe.cmd(command).arg(arguments);
+        };
+        let (group, consumer) = (self.group(), self.consumer());
+        for stream in [self.source(), self.retry()] {
+            probe("XPENDING", &[stream, group, NO_ENTRY, NO_ENTRY, "1"]);
+            probe(
+                "XCLAIM",
+                &[stream, group, consumer, "0", NO_ENTRY, "JUSTID"],
+            );
+            probe("XACK", &[stream, group, NO_ENTRY]);
+        }
+        probe("XDEL", &[self.retry(), NO_ENTRY]);
+        probe("ZREM", &[&self.settings.keys.delayed, NO_MEMBER]);
+        (commands, pipe)
     }
 }
 

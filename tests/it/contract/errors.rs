@@ -1,14 +1,10 @@
-//! What only a real server answers: error codes, ACLs, vanished keys.
+//! What only a real server answers: error codes, logins, vanished keys.
 
 use std::time::Duration;
 
-use streamstage::streams::{
-    Broker, Credentials, Error, Opened, ReclaimCursor, Refusal, RefusalReason, Settled, Unreachable,
-};
+use streamstage::streams::{Broker, Credentials, Error, Opened, Unreachable};
 
-use super::fixture::{
-    A, DEAD, Fixture, SOURCE, commit, dead_letter, done, eventually, pairs, read, settle,
-};
+use super::fixture::{A, Fixture, SOURCE, dead_letter, done, eventually, read, settle};
 use super::redis_fixture::RedisFixture;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -96,76 +92,6 @@ async fn nobody_listening_is_not_a_name_that_does_not_resolve() {
             Err(Error::Unreachable { address, reason })
         );
     }
-}
-
-#[tokio::test]
-async fn a_user_without_info_works_and_is_told_what_was_not_checked() {
-    let fixture = RedisFixture::start().await;
-    fixture
-        .server
-        .run("ACL SETUSER worker on >pw ~* +@all -info")
-        .await;
-    let opened = connect_as(&fixture, login(Some("worker"), "pw"))
-        .await
-        .unwrap();
-    assert!(
-        opened
-            .warnings
-            .iter()
-            .any(|warning| warning.contains("INFO")),
-        "{opened:?}"
-    );
-}
-
-#[tokio::test]
-async fn what_the_user_may_not_do_is_named_as_far_as_the_server_says() {
-    let fixture = RedisFixture::start().await;
-    fixture
-        .server
-        .run("ACL SETUSER worker on >pw ~* +@all -xpending")
-        .await;
-    let broker = fixture.broker_with(A, |settings| {
-        settings.credentials = login(Some("worker"), "pw");
-    });
-    broker.connect().await.unwrap();
-    fixture.add("n", "1").await;
-    read(&broker, 1).await;
-    let reclaim = broker
-        .reclaim(&ReclaimCursor::default(), LONG, 5)
-        .await
-        .unwrap_err();
-    assert!(matches!(reclaim, Error::Denied { .. }), "{reclaim}");
-    assert!(reclaim.to_string().contains("reclaim"), "{reclaim}");
-    fixture.server.run("ACL SETUSER worker -zcard").await;
-    let backlog = broker.backlog().await.unwrap_err();
-    assert!(backlog.to_string().contains("'zcard'"), "{backlog}");
-}
-
-#[tokio::test]
-async fn a_stream_that_the_user_may_not_add_to_refuses_only_who_needs_it() {
-    let fixture = RedisFixture::start().await;
-    fixture
-        .server
-        .run("ACL SETUSER worker on >pw ~{orders}:mail:* ~orders +@all")
-        .await;
-    let broker = fixture.broker_with(A, |settings| {
-        settings.credentials = login(Some("worker"), "pw");
-    });
-    broker.connect().await.unwrap();
-    fixture.add_many(3).await;
-    let deliveries = read(&broker, 3).await;
-    let batch = [
-        settle(&deliveries[0], commit(&[pairs(&[("o", "1")])], Some(1))),
-        settle(&deliveries[1], commit(&[], Some(2))),
-        settle(&deliveries[2], dead_letter()),
-    ];
-    let denied = Settled::Refused(Refusal {
-        key: "sent".to_owned(),
-        reason: RefusalReason::PermissionDenied,
-    });
-    let settled = broker.settle(&batch).await.unwrap();
-    assert_eq!(settled, [denied, Settled::Applied, Settled::Applied]);
-    assert_eq!(fixture.entries(DEAD).await.len(), 1);
 }
 
 /// Every way in which a stream can vanish under a parked reader.
@@ -293,4 +219,20 @@ async fn blocked_reader(fixture: &RedisFixture) {
 async fn read_again(broker: &impl Broker, context: &str) {
     let read = broker.read(5, LONG).await.unwrap();
     assert_eq!(read.len(), 1, "{context}");
+}
+
+#[tokio::test]
+async fn an_attempt_to_connect_is_limited_as_a_whole() {
+    let fixture = RedisFixture::start().await;
+    let a = fixture.broker_with(A, |settings| {
+        settings.connect_timeout = Duration::from_millis(300);
+        settings.command_timeout = LONG;
+    });
+    fixture.server.run("CLIENT PAUSE 60000 ALL").await;
+    let unreachable = Err(Error::Unreachable {
+        address: fixture.server.address(),
+        reason: Unreachable::Timeout,
+    });
+    let attempt = tokio::time::timeout(LONG / 2, a.connect()).await;
+    assert_eq!(attempt, Ok(unreachable));
 }
