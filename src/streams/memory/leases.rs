@@ -25,18 +25,22 @@ impl MemoryBroker {
         &self,
         store: &mut Store,
         counts: &[SetCount],
+        now: u64,
     ) -> Result<Vec<bool>, Error> {
-        self.has_both_groups(store)?;
         let mut ours = Vec::with_capacity(counts.len());
         for SetCount { place, count } in counts {
+            self.has_group(store, place.lane)?;
             let stream = self.settings.keys.stream(place.lane).as_str();
+            let is_there = store.holds(stream, place.id);
             let pending = store
                 .group(stream, self.group())
                 .and_then(|group| group.pending.get_mut(&place.id))
                 .filter(|pending| pending.owner == self.consumer());
             ours.push(pending.is_some());
-            if let Some(pending) = pending {
+            // A claim writes the count on a server: it renews too, and would drop what was trimmed.
+            if let Some(pending) = pending.filter(|_| is_there) {
                 pending.count = *count;
+                pending.since = now;
             }
         }
         Ok(ours)
@@ -48,7 +52,9 @@ impl MemoryBroker {
         places: &[Place],
         now: u64,
     ) -> Result<Vec<LeaseState>, Error> {
-        self.has_both_groups(store)?;
+        for place in places {
+            self.has_group(store, place.lane)?;
+        }
         Ok(places
             .iter()
             .map(|place| self.renew_one(store, *place, now))
@@ -124,9 +130,10 @@ impl MemoryBroker {
         );
         store.cursors.entry(key.clone()).or_default().lost += reclaimed.lost;
         reclaimed.more = !(retry_ended && source_ended);
-        if reclaimed.more {
-            reclaimed.cursor = ReclaimCursor { source, retry };
-        }
+        reclaimed.cursor = ReclaimCursor {
+            source: source.filter(|_| !source_ended),
+            retry: retry.filter(|_| !retry_ended),
+        };
         Ok(reclaimed)
     }
 

@@ -159,7 +159,8 @@ impl Broker for MemoryBroker {
     }
 
     async fn set_counts(&self, counts: &[SetCount]) -> Result<Vec<bool>, Error> {
-        self.call(|store, _| self.write_counts(store, counts)).await
+        self.call(|store, now| self.write_counts(store, counts, now))
+            .await
     }
 
     async fn settle(&self, batch: &[Settle]) -> Result<Vec<Settled>, Error> {
@@ -200,7 +201,7 @@ impl Broker for MemoryBroker {
     }
 
     async fn retire(&self, own: bool, older_than: Duration) -> Result<u64, Error> {
-        self.call(|store, now| Ok(self.retire_consumers(store, own, older_than, now)))
+        self.call(|store, now| self.retire_consumers(store, own, older_than, now))
             .await
     }
 

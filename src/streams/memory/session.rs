@@ -174,6 +174,7 @@ impl MemoryBroker {
         if stream.is_some_and(|stream| stream.groups.contains_key(self.group())) {
             return Ok(());
         }
+        self.check_types(store)?;
         Err(self.group_missing())
     }
 
@@ -247,17 +248,19 @@ impl MemoryBroker {
         own: bool,
         older_than: Duration,
         now: u64,
-    ) -> u64 {
+    ) -> Result<u64, Error> {
         let oldest = now.saturating_sub(millis(older_than));
         let candidates = if own {
             BTreeSet::from([self.consumer().to_owned()])
         } else {
+            // Who retires itself needs no group; who looks for others must see the lists of both.
+            self.has_both_groups(store)?;
             self.silent_consumers(store, oldest)
         };
-        candidates
+        let retired = candidates
             .iter()
-            .map(|name| u64::from(self.retire_if_idle(store, name)))
-            .sum()
+            .map(|name| u64::from(self.retire_if_idle(store, name)));
+        Ok(retired.sum())
     }
 
     fn silent_consumers(&self, store: &mut Store, oldest: u64) -> BTreeSet<String> {
@@ -298,6 +301,7 @@ impl MemoryBroker {
     }
 
     pub(super) fn read_backlog(&self, store: &mut Store) -> Result<Backlog, Error> {
+        self.check_types(store)?;
         self.has_both_groups(store)?;
         let keys = &self.settings.keys;
         let mut backlog = Backlog {

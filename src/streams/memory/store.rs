@@ -140,6 +140,12 @@ impl Store {
         self.texts.remove(key);
     }
 
+    /// Whether an entry lies in its stream.
+    pub(super) fn holds(&self, stream: &str, id: EntryId) -> bool {
+        let stream = self.streams.get(stream);
+        stream.is_some_and(|stream| stream.entries.contains_key(&id))
+    }
+
     /// The group of a stream, if both are there.
     pub(super) fn group(&mut self, stream: &str, group: &str) -> Option<&mut Group> {
         self.streams.get_mut(stream)?.groups.get_mut(group)

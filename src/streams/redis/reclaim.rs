@@ -54,11 +54,12 @@ impl RedisBroker {
         };
         let (retry_ended, retry) = self.parse_page(Lane::Retry, retry, &mut reclaimed)?;
         let (source_ended, source) = self.parse_page(Lane::Source, source, &mut reclaimed)?;
-        // A stream that ended first keeps its place until the other has ended too.
         reclaimed.more = !(retry_ended && source_ended);
-        if reclaimed.more {
-            reclaimed.cursor = ReclaimCursor { source, retry };
-        }
+        // A list that ended is looked at from its start again, however long the other is.
+        reclaimed.cursor = ReclaimCursor {
+            source: source.filter(|_| !source_ended),
+            retry: retry.filter(|_| !retry_ended),
+        };
         Ok(reclaimed)
     }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use streamstage::streams::{
-    Broker, Delivery, EntryId, LeaseState, Place, ReclaimCursor, Reclaimed, SetCount, Settled,
+    Broker, Delivery, EntryId, Error, Lane, LeaseState, Place, ReclaimCursor, Reclaimed, SetCount,
+    Settled,
 };
 
 use super::fixture::{
@@ -236,4 +237,68 @@ pub(crate) async fn an_entry_trimmed_before_its_start_stays_with_its_owner<F: Fi
     assert_eq!(a.set_counts(&[start]).await.unwrap(), [true]);
     let settled = settle_one(&a, &delivery, commit(&[], Some(1))).await;
     assert_eq!(settled, Settled::Applied);
+}
+
+pub(crate) async fn a_list_that_ended_is_looked_at_again_while_the_other_goes_on<F: Fixture>(
+    fixture: F,
+) {
+    let (a, b) = (fixture.broker(A).await, fixture.broker(B).await);
+    let held = fixture.add_many(150).await;
+    let retry = fixture.add_as(RETRY, "*", &pairs(&[("n", "2")])).await;
+    while !a
+        .read(200, Duration::from_millis(1))
+        .await
+        .unwrap()
+        .is_empty()
+    {}
+    let first = reclaim(&b, 10).await;
+    assert_eq!((first.claimed.len(), first.more), (0, true));
+    let cursor = ReclaimCursor {
+        source: Some(held[99]),
+        retry: None,
+    };
+    assert_eq!(first.cursor, cursor);
+    fixture.silence(RETRY, A, retry, HOUR).await;
+    let second = b.reclaim(&first.cursor, VISIBILITY, 10).await.unwrap();
+    assert_eq!(ids(&second.claimed), [retry]);
+    let ended = (second.more, second.cursor);
+    assert_eq!(ended, (false, ReclaimCursor::default()));
+}
+
+pub(crate) async fn a_count_written_renews_the_lease<F: Fixture>(fixture: F) {
+    let (a, b) = (fixture.broker(A).await, fixture.broker(B).await);
+    let id = fixture.add("n", "1").await;
+    let place = read_one(&a).await.entry.place;
+    fixture.silence(SOURCE, A, id, HOUR).await;
+    let start = SetCount { place, count: 2 };
+    assert_eq!(a.set_counts(&[start]).await.unwrap(), [true]);
+    assert_eq!(reclaim(&b, 10).await, Reclaimed::default());
+}
+
+pub(crate) async fn a_missing_group_of_retries_is_met_only_by_who_asks_for_it<F: Fixture>(
+    fixture: F,
+) {
+    let a = fixture.broker(A).await;
+    fixture.add("n", "1").await;
+    let retry = fixture.add_as(RETRY, "*", &pairs(&[("n", "2")])).await;
+    let read = a.read(5, Duration::from_millis(1)).await.unwrap();
+    let delivery = read.iter().find(|d| d.entry.place.lane == Lane::Source);
+    let place = delivery.unwrap().entry.place;
+    fixture.destroy_group(RETRY).await;
+    assert_eq!(a.renew(&[place]).await.unwrap(), [LeaseState::Held]);
+    let start = SetCount { place, count: 2 };
+    assert_eq!(a.set_counts(&[start]).await.unwrap(), [true]);
+    for missing in [
+        a.renew(&[place, Place::retry(retry)]).await.map(drop),
+        a.reclaim(&ReclaimCursor::default(), VISIBILITY, 1)
+            .await
+            .map(drop),
+        a.read_retry(1).await.map(drop),
+        a.backlog().await.map(drop),
+    ] {
+        assert!(
+            matches!(missing, Err(Error::GroupMissing { .. })),
+            "{missing:?}"
+        );
+    }
 }
