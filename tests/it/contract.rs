@@ -112,6 +112,9 @@ contract! {
         the_retry_stream_is_reclaimed_too,
         a_full_server_lets_renewals_and_reclaims_through,
         an_entry_trimmed_before_its_start_stays_with_its_owner,
+        a_list_that_ended_is_looked_at_again_while_the_other_goes_on,
+        a_count_written_renews_the_lease,
+        a_missing_group_of_retries_is_met_only_by_who_asks_for_it,
     }
     reporting {
         an_outage_grants_everybody_a_grace,
@@ -122,6 +125,9 @@ contract! {
         entries_trimmed_before_delivery_are_lost_once,
         a_full_server_takes_no_report,
         what_one_stream_lost_does_not_hide_what_the_next_one_loses,
+        without_its_group_a_consumer_can_retire_itself_only,
+        what_was_trimmed_behind_the_group_does_not_wait_for_ever,
+        a_backlog_without_a_report_is_counted,
     }
     recovery {
         a_group_is_created_where_the_stage_says,
@@ -130,6 +136,7 @@ contract! {
         what_a_created_again_group_has_yet_to_deliver_is_not_stolen,
         a_stream_created_again_is_read_from_its_first_entry,
         a_key_of_another_type_ends_the_session_by_name,
+        every_call_that_meets_another_type_names_the_key,
         without_a_connection_every_call_says_so,
         a_server_that_answers_no_more_ends_the_session,
     }

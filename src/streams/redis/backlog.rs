@@ -6,13 +6,14 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::groups::find_group;
 use super::reply::{self, Parsed};
+use super::settle::MAX_BYTES;
 use super::{RedisBroker, Script, lua, preflight};
 use crate::streams::{Backlog, EntryId, Error};
 
 static COUNT_AFTER: LazyLock<Script> = lua!("count_after");
 
 /// Counting stops here: beyond it the answer is "unknown", which nobody mistakes for "few".
-const MOST_COUNTED: u64 = 10_000;
+const MOST_COUNTED: u64 = 1_000;
 
 /// What a group says about a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +23,15 @@ struct Progress {
     delivered: EntryId,
     length: u64,
     lag: Option<u64>,
+    /// What the lag counts although it was trimmed; `None` before the first report.
+    trimmed: Option<u64>,
     pending: u64,
 }
 
 /// The entries not delivered yet, where the server's numbers say it for sure. Pure.
 ///
-/// The lag is null after deletes and on groups made mid-stream, and too large after trims while behind (7.0).
+/// The lag is null after deletes and on groups made mid-stream, and counts what was trimmed while the group was behind
+/// (7.0; later versions correct it as the group reads on, so a difference of nothing is no proof of idleness).
 fn undelivered(progress: &Progress) -> Option<u64> {
     let nothing_delivered = progress
         .first_id
@@ -37,7 +41,8 @@ fn undelivered(progress: &Progress) -> Option<u64> {
     } else if nothing_delivered {
         Some(progress.length)
     } else {
-        progress.lag.filter(|lag| *lag <= progress.length)
+        let left = progress.lag?.checked_sub(progress.trimmed?)?;
+        (1..=progress.length).contains(&left).then_some(left)
     }
 }
 
@@ -50,23 +55,20 @@ impl RedisBroker {
         pipe.cmd("XLEN").arg(self.retry());
         pipe.cmd("XINFO").arg("GROUPS").arg(self.retry());
         pipe.cmd("ZCARD").arg(&keys.delayed);
-        pipe.cmd("HGET").arg(&keys.cursor).arg("lost");
+        pipe.cmd("HMGET")
+            .arg(&keys.cursor)
+            .arg(&["lost", "trimmed"]);
         pipe.cmd("XLEN").arg(keys.dead.as_str());
         let mut answers = self.run_all("backlog", &pipe).await?;
         // Another type is no fault of the backlog: settlements there are refused, and say so.
         let dead_letters = answers.pop().and_then(|length| reply::count(length).ok());
         if let Some(error) = answers.iter().find_map(preflight::server_error) {
-            return Err(self.named("backlog", &error));
+            return Err(self.ended_by("backlog", &error).await);
         }
         let parsed = self.parse_backlog(answers);
-        let (progress, mut backlog) = parsed.map_err(|odd| odd.in_reply_to("backlog"))?;
+        let parsed = parsed.map_err(|odd| odd.in_reply_to("backlog"))?;
+        let (progress, mut backlog) = parsed.ok_or_else(|| self.group_missing())?;
         backlog.dead_letters = dead_letters.unwrap_or_default();
-        let Some(progress) = progress else {
-            return Err(Error::GroupMissing {
-                stream: self.source().to_owned(),
-                group: self.group().to_owned(),
-            });
-        };
         let source = match undelivered(&progress) {
             Some(count) => Some(count),
             None => self.count_after(progress.delivered).await?,
@@ -78,7 +80,7 @@ impl RedisBroker {
 
     async fn count_after(&self, id: EntryId) -> Result<Option<u64>, Error> {
         let arguments = |cmd: &mut Cmd| {
-            cmd.arg(id.to_string()).arg(MOST_COUNTED);
+            cmd.arg(id.to_string()).arg(MOST_COUNTED).arg(MAX_BYTES);
         };
         let reply = self
             .script(&COUNT_AFTER, &[self.source()], arguments)
@@ -87,28 +89,29 @@ impl RedisBroker {
         Ok((count < MOST_COUNTED).then_some(count))
     }
 
-    /// The group's progress on S, and all counts but those of S.
-    fn parse_backlog(&self, answers: Vec<Value>) -> Parsed<(Option<Progress>, Backlog)> {
-        let [stream, groups, retry_length, retry_groups, delayed, lost] =
+    /// The group's progress on S, and all counts but those of S; `None` where a group is missing.
+    fn parse_backlog(&self, answers: Vec<Value>) -> Parsed<Option<(Progress, Backlog)>> {
+        let [stream, groups, retry_length, retry_groups, delayed, cursor] =
             reply::exactly(Value::Array(answers))?;
-        let progress = match find_group(groups, self.group())? {
-            Some(group) => Some(parse_progress(reply::named(stream)?, group)?),
-            None => None,
+        let groups = (
+            find_group(groups, self.group())?,
+            find_group(retry_groups, self.group())?,
+        );
+        let (Some(group), Some(mut retry_group)) = groups else {
+            return Ok(None);
         };
-        let retry_pending = match find_group(retry_groups, self.group())? {
-            Some(mut group) => number(&mut group, "pending")?.unwrap_or(0),
-            None => 0,
-        };
-        let nothing_lost = lost == Value::Nil;
-        let lost = if nothing_lost { 0 } else { reply::count(lost)? };
+        let mut progress = parse_progress(reply::named(stream)?, group)?;
+        let retry_pending = number(&mut retry_group, "pending")?.unwrap_or(0);
+        let [lost, trimmed] = reply::exactly(cursor)?;
+        progress.trimmed = recorded(trimmed)?;
         let backlog = Backlog {
             undelivered: Some(reply::count(retry_length)?.saturating_sub(retry_pending)),
             pending: retry_pending,
             delayed: reply::count(delayed)?,
             dead_letters: 0,
-            lost,
+            lost: recorded(lost)?.unwrap_or(0),
         };
-        Ok((progress, backlog))
+        Ok(Some((progress, backlog)))
     }
 }
 
@@ -134,8 +137,17 @@ fn parse_progress(
         delivered: id(&mut group, "last-delivered-id")?,
         length: number(&mut stream, "length")?.unwrap_or(0),
         lag: number(&mut group, "lag")?,
+        trimmed: None,
         pending: number(&mut group, "pending")?.unwrap_or(0),
     })
+}
+
+/// A number of `P:cursor`; nil is none.
+fn recorded(value: Value) -> Parsed<Option<u64>> {
+    if value == Value::Nil {
+        return Ok(None);
+    }
+    reply::count(value).map(Some)
 }
 
 fn number(from: &mut Vec<(String, Value)>, name: &str) -> Parsed<Option<u64>> {
@@ -152,6 +164,7 @@ mod tests {
         delivered: EntryId::new(4, 0),
         length: 9,
         lag: Some(5),
+        trimmed: Some(0),
         pending: 0,
     };
 
@@ -186,9 +199,28 @@ mod tests {
     }
 
     #[test]
+    fn what_was_trimmed_does_not_wait() {
+        let trimmed = |trimmed| {
+            undelivered(&Progress {
+                trimmed: Some(trimmed),
+                ..BEHIND
+            })
+        };
+        assert_eq!(trimmed(3), Some(2));
+        for doubtful in [5, 6] {
+            assert_eq!(trimmed(doubtful), None);
+        }
+    }
+
+    #[test]
     fn a_missing_or_impossible_lag_is_no_answer() {
         for lag in [None, Some(10)] {
             assert_eq!(undelivered(&Progress { lag, ..BEHIND }), None);
         }
+        let unreported = Progress {
+            trimmed: None,
+            ..BEHIND
+        };
+        assert_eq!(undelivered(&unreported), None);
     }
 }

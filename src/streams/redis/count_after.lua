@@ -1,11 +1,20 @@
 -- How many entries of KEYS[1] come after the id ARGV[1], up to ARGV[2]; their payloads stay on the server.
-local found, start, most = 0, '(' .. ARGV[1], tonumber(ARGV[2])
+-- ARGV[3]: most bytes to look at; beyond them the answer is ARGV[2], as beyond its number.
+local found, start, most, bytes = 0, '(' .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 while found < most do
-  local page = redis.call('XRANGE', KEYS[1], start, '+', 'COUNT', 100)
+  local page = redis.call('XRANGE', KEYS[1], start, '+', 'COUNT', 10)
   found = found + #page
-  if #page < 100 then
+  if #page < 10 then
     return found
+  end
+  for _, entry in ipairs(page) do
+    for _, value in ipairs(entry[2]) do
+      bytes = bytes - #value
+    end
+  end
+  if bytes < 0 then
+    return most
   end
   start = '(' .. page[#page][1]
 end
-return found
+return most

@@ -21,7 +21,7 @@ pub(super) struct Place<'a> {
 
 /// The error that ended a command on an open connection.
 ///
-/// [`Error::WrongType`] comes without its key: the server does not name it.
+/// [`Error::WrongType`] comes without its key, which the server does not name: the caller asks for it.
 pub(super) fn of_command(error: &RedisError, place: Place<'_>) -> Error {
     match server_text(error) {
         Some(text) => of_text(&text, place),
@@ -45,8 +45,8 @@ pub(super) fn of_text(text: &str, place: Place<'_>) -> Error {
         "NOGROUP" | "UNBLOCKED" => group_missing(place),
         "ERR" if text.contains("no such key") => group_missing(place),
         "WRONGTYPE" => Error::WrongType {
-            key: String::new(),
-            expected: "",
+            key: "(not named by the server)".to_owned(),
+            expected: "its own",
         },
         "OOM" => Error::Full,
         "READONLY" => Error::ReadOnly,

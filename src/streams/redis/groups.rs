@@ -137,7 +137,7 @@ impl RedisBroker {
         Err(self.group_missing())
     }
 
-    fn group_missing(&self) -> Error {
+    pub(super) fn group_missing(&self) -> Error {
         Error::GroupMissing {
             stream: self.source().to_owned(),
             group: self.group().to_owned(),

@@ -10,7 +10,7 @@
 //! | `P:dead` | stream | dead letters |
 //! | `P:done:*` | string | committed idempotency keys, until they expire |
 //! | `P:workers` | hash | one report per consumer, as JSON |
-//! | `P:cursor` | hash | `position`, `lastId`, `added` of the group on S; `seen`, `grace`, `lost`, `trimmed`, `lostUnknown` |
+//! | `P:cursor` | hash | `position`, `lastId`, `added` of the group on S; `seen`, `grace`, `lost`, `trimmed` |
 //!
 //! One file per concern, its scripts beside it. Two connections: the reader, which only ever parks in a blocking read,
 //! and the committer for everything else. Read next: `settle.rs`.
@@ -155,6 +155,14 @@ impl RedisBroker {
         match script.run(&mut link.committer, keys, arguments).await {
             Ok(value) => Ok(value),
             Err(error) => Err(self.ended(&mut link, script.name(), &error).await),
+        }
+    }
+
+    /// The error that ends a session, where the server said it of one command of several.
+    async fn ended_by(&self, command: &'static str, error: &RedisError) -> Error {
+        match self.link() {
+            Ok(mut link) => self.ended(&mut link, command, error).await,
+            Err(lost) => lost,
         }
     }
 

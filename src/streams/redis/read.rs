@@ -80,7 +80,7 @@ impl RedisBroker {
             }
             for answer in self.run_all("EXISTS", &pipe).await? {
                 if let Some(error) = super::preflight::server_error(&answer) {
-                    return Err(self.named("EXISTS", &error));
+                    return Err(self.ended_by("EXISTS", &error).await);
                 }
                 known.push(answer == Value::Int(1));
             }

@@ -38,21 +38,22 @@ end
 -- What was trimmed before delivery. entries-read may keep missing earlier gaps (7.0), or may be corrected when the
 -- group reads on (later): `trimmed` is what it misses already, known exactly whenever the group has caught up.
 local added, read, first = stream['entries-added'], ours['entries-read'], stream['first-entry']
-local before = tonumber(redis.call('HGET', KEYS[3], 'trimmed') or '')
-local trimmed, lost, unknown = before or 0, 0, false
-if not earlier(delivered, last) then
-  local gap = added and read and math.max(added - read, 0) or 0
-  -- What it misses more than at the last report was trimmed and passed by in between.
-  lost = before and math.max(gap - before, 0) or 0
-  trimmed = gap
-elseif not first or earlier(delivered, first[1]) then
-  if added and read then
+local missed = tonumber(redis.call('HGET', KEYS[3], 'trimmed') or '')
+local trimmed, lost = missed or 0, 0
+-- Before 7.0 there is nothing to count with: what was trimmed may have been delivered before.
+if added and read then
+  if not earlier(delivered, last) then
+    local gap = math.max(added - read, 0)
+    -- What it misses more than at the last report was trimmed and passed by in between.
+    lost = missed and math.max(gap - missed, 0) or 0
+    trimmed = gap
+  elseif not first or earlier(delivered, first[1]) then
     local gap = math.max(added - read - stream.length, 0)
     lost = gap >= trimmed and gap - trimmed or gap
     trimmed = gap
-  elseif not added then
-    unknown = #redis.call('XRANGE', KEYS[1], delivered, delivered) == 0
   end
+elseif not earlier(delivered, last) then
+  trimmed = 0
 end
 
 local seen = tonumber(redis.call('HGET', KEYS[3], 'seen') or '')
@@ -66,9 +67,6 @@ if added then
 end
 if lost > 0 then
   redis.call('HINCRBY', KEYS[3], 'lost', string.format('%.0f', lost))
-end
-if unknown then
-  redis.call('HSET', KEYS[3], 'lostUnknown', 1)
 end
 if outage then
   redis.call('HSET', KEYS[3], 'grace', string.format('%.0f', now + visibility))

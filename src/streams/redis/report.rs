@@ -67,7 +67,7 @@ impl RedisBroker {
         let mut answers = Vec::new();
         for answer in self.run_all("retire", &pipe).await? {
             if let Some(error) = preflight::server_error(&answer) {
-                return Err(self.named("retire", &error));
+                return Err(self.ended_by("retire", &error).await);
             }
             answers.push(answer);
         }

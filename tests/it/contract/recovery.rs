@@ -6,7 +6,7 @@ use streamstage::streams::{Broker, EntryId, Error, GroupCreation, LeaseState, St
 
 use super::fixture::{
     A, DELAYED, Fixture, RETRY, SOURCE, assert_nothing_to_read, done, pairs, read, read_one,
-    settle_one,
+    settle, settle_one,
 };
 
 const EVERY: Duration = Duration::from_secs(5);
@@ -125,6 +125,32 @@ pub(crate) async fn a_key_of_another_type_ends_the_session_by_name<F: Fixture>(f
     fixture.delete(DELAYED).await;
     fixture.make_string(RETRY).await;
     assert_eq!(a.connect().await.map(|_| ()), wrong(RETRY, "stream"));
+}
+
+pub(crate) async fn every_call_that_meets_another_type_names_the_key<F: Fixture>(fixture: F) {
+    let a = fixture.broker(A).await;
+    fixture.add("n", "1").await;
+    let delivery = read_one(&a).await;
+    let wrong = |key: &str, expected| {
+        Err(Error::WrongType {
+            key: key.to_owned(),
+            expected,
+        })
+    };
+    fixture.make_string(DELAYED).await;
+    assert_eq!(a.backlog().await.map(drop), wrong(DELAYED, "zset"));
+    fixture.delete(DELAYED).await;
+    fixture.make_string(SOURCE).await;
+    let batch = [settle(&delivery, done())];
+    assert_eq!(a.settle(&batch).await.map(drop), wrong(SOURCE, "stream"));
+    for met in [
+        a.backlog().await.map(drop),
+        a.retire(false, EVERY).await.map(drop),
+        a.read(1, EVERY).await.map(drop),
+        a.renew(&[delivery.entry.place]).await.map(drop),
+    ] {
+        assert_eq!(met, wrong(SOURCE, "stream"));
+    }
 }
 
 pub(crate) async fn without_a_connection_every_call_says_so<F: Fixture>(fixture: F) {

@@ -161,3 +161,39 @@ pub(crate) async fn what_one_stream_lost_does_not_hide_what_the_next_one_loses<F
     }
     assert_eq!(a.backlog().await.unwrap().lost, 9);
 }
+
+pub(crate) async fn without_its_group_a_consumer_can_retire_itself_only<F: Fixture>(fixture: F) {
+    let a = fixture.broker(A).await;
+    fixture.destroy_group(SOURCE).await;
+    let others = a.retire(false, HOUR).await;
+    assert!(
+        matches!(others, Err(Error::GroupMissing { .. })),
+        "{others:?}"
+    );
+    assert_eq!(a.retire(true, HOUR).await, Ok(1));
+}
+
+pub(crate) async fn what_was_trimmed_behind_the_group_does_not_wait_for_ever<F: Fixture>(
+    fixture: F,
+) {
+    let a = fixture.broker(A).await;
+    fixture.add_many(5).await;
+    read(&a, 1).await;
+    fixture.trim(SOURCE).await;
+    fixture.add_many(5).await;
+    report(&a).await;
+    assert_eq!(a.backlog().await.unwrap().undelivered, Some(5));
+    read(&a, 3).await;
+    assert_eq!(a.backlog().await.unwrap().undelivered, Some(2));
+    read(&a, 2).await;
+    report(&a).await;
+    fixture.add("n", "last").await;
+    assert_eq!(a.backlog().await.unwrap().undelivered, Some(1));
+}
+
+pub(crate) async fn a_backlog_without_a_report_is_counted<F: Fixture>(fixture: F) {
+    let a = fixture.broker(A).await;
+    fixture.add_many(30).await;
+    read(&a, 3).await;
+    assert_eq!(a.backlog().await.unwrap().undelivered, Some(27));
+}
