@@ -87,9 +87,15 @@ impl DeadLetters {
             .run(&mut self.connection.clone(), &keys, arguments)
             .await
             .map_err(|error| self.error(&error, REPLAY.name()))?;
-        match reply::count(moved).map_err(|odd| odd.in_reply_to(REPLAY.name()))? {
-            0 => Ok(Replayed::Gone),
-            _ => Ok(Replayed::Moved),
+        match reply::int(moved) {
+            Ok(0) => Ok(Replayed::Gone),
+            Ok(1) => Ok(Replayed::Moved),
+            // Callers have parsed it: it was replaced by hand since then, or they have not.
+            Ok(_) => Err(Error::Protocol {
+                command: REPLAY.name(),
+                detail: format!("entry {id} is not a dead letter"),
+            }),
+            Err(odd) => Err(odd.in_reply_to(REPLAY.name())),
         }
     }
 

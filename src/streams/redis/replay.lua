@@ -1,6 +1,6 @@
 -- Gives one dead letter back to its stage, if it is still there.
 -- KEYS: dead letters, P:retry. ARGV: the letter's id, name and value of the meta pair.
--- Answers 1 = moved, 0 = gone.
+-- Answers 1 = moved, 0 = gone, -1 = not a dead letter.
 -- The add comes first: a full server refuses it, and then the letter stays where it is.
 local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
 if #found == 0 then
@@ -11,8 +11,11 @@ if redis.acl_check_cmd and not redis.acl_check_cmd('XDEL', KEYS[1], '0-0') then
 end
 local pairs_of_letter = found[1][2]
 local at = 1
-while pairs_of_letter[at] ~= 'fields' do
+while at <= #pairs_of_letter and pairs_of_letter[at] ~= 'fields' do
   at = at + 2
+end
+if at > #pairs_of_letter then
+  return -1
 end
 local values = { ARGV[2], ARGV[3] }
 for i = at + 2, #pairs_of_letter do
