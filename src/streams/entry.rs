@@ -205,11 +205,15 @@ impl Meta {
         }
     }
 
-    /// Reads the value of [`META_FIELD`]; `None` if it is not a meta of a version known here.
+    /// Reads the value of [`META_FIELD`]; `None` if it is not a meta.
+    ///
+    /// Of a later version it keeps what this one knows: counts must not begin anew while two versions work side by side.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes)
-            .ok()
-            .filter(|meta: &Self| meta.v == META_VERSION)
+        let meta = serde_json::from_slice::<Self>(bytes).ok()?;
+        (meta.v >= META_VERSION).then_some(Self {
+            v: META_VERSION,
+            ..meta
+        })
     }
 
     /// The value of [`META_FIELD`]; the inverse of [`Meta::parse`].
@@ -236,9 +240,14 @@ impl Entry {
     pub fn met(place: Place, mut fields: Fields, seen_at: u64) -> Self {
         let carries_meta =
             place.lane == Lane::Retry && fields.first().is_some_and(|(name, _)| name == META_FIELD);
-        let meta = carries_meta
-            .then(|| fields.remove(0))
-            .and_then(|(_, value)| Meta::parse(&value));
+        let carried = carries_meta.then(|| fields.remove(0));
+        let meta = carried.and_then(|(_, value)| {
+            let meta = Meta::parse(&value);
+            if meta.is_none() {
+                tracing::warn!(entry = %place, "its meta cannot be read: its counts begin anew");
+            }
+            meta
+        });
         Self {
             place,
             fields,
@@ -303,13 +312,19 @@ mod tests {
     }
 
     #[test]
-    fn meta_reads_back_what_it_wrote_and_refuses_other_versions() {
+    fn meta_reads_back_what_it_wrote_and_what_it_knows_of_later_versions() {
         let mut meta = Meta::fresh(EntryId::new(1_700_000_000_000, 4), 0);
         meta.attempts = 2;
         meta.suspect = true;
         meta.last_error = Some("Timeout".to_owned());
         assert_eq!(Meta::parse(&meta.render()), Some(meta.clone()));
-        meta.v = 2;
+        let later = r#"{"v":2,"origin":"5-1","firstEnqueuedAt":9,"attempts":3,"mood":"new"}"#;
+        let read = Meta::parse(later.as_bytes()).unwrap();
+        assert_eq!(
+            (read.v, read.origin, read.attempts),
+            (1, EntryId::new(5, 1), 3)
+        );
+        meta.v = 0;
         assert_eq!(Meta::parse(&meta.render()), None);
         assert_eq!(Meta::parse(b"{}"), None);
     }

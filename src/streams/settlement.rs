@@ -173,7 +173,7 @@ pub struct Promoted {
     pub moved: u64,
     /// Members that could not be decoded, now among the dead letters.
     pub undecodable: u64,
-    /// A full batch came back: there may be more.
+    /// Something was done, and more is due: asking again at once helps.
     pub more: bool,
     /// How long until the next one is due; `None` if nothing is delayed.
     pub next_in: Option<Duration>,

@@ -96,6 +96,8 @@ contract! {
         a_member_that_cannot_be_decoded_is_dead_lettered_once,
         a_full_server_keeps_what_is_due,
         more_than_a_batch_is_promoted_in_turns,
+        members_nobody_can_bury_do_not_hold_up_those_that_are_due,
+        what_a_later_version_wrote_is_carried_on_as_far_as_it_is_known,
     }
     leases {
         a_renewed_entry_is_held_and_not_reclaimed,

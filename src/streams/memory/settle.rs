@@ -166,43 +166,72 @@ impl MemoryBroker {
 
     pub(super) fn promote_due(&self, store: &mut Store, now: u64) -> Result<Promoted, Error> {
         self.check_types(store)?;
-        let keys = &self.settings.keys;
-        let due = store.delayed.entry(keys.delayed.clone()).or_default();
-        let due = due.range(..=(now, u64::MAX)).take(MAX_BATCH);
-        let due = due
-            .map(|(at, member)| (*at, member.clone()))
-            .collect::<Vec<_>>();
-        let mut promoted = Promoted::default();
-        for (at, member) in due {
-            let moved = match member {
-                Member::Entry(meta, fields) => {
-                    let entry = with_meta(&meta, &fields);
-                    let added = store.append(keys.retry.as_str(), entry, 0, now);
-                    added.map_err(|_| Error::Full)?;
+        let delayed = &self.settings.keys.delayed;
+        let all = store.delayed.entry(delayed.clone()).or_default();
+        let all = all.iter().map(|(at, member)| (*at, member.clone()));
+        let all = all.collect::<Vec<_>>();
+        let (mut promoted, mut odd, mut left) = (Promoted::default(), Vec::new(), Vec::new());
+        for ((due, salt), member) in all {
+            let has_room = due <= now && promoted.moved < MAX_BATCH as u64;
+            match readable(member) {
+                Ok((meta, fields)) if has_room => {
+                    self.add_retry(store, with_meta(&meta, &fields), now)?;
                     promoted.moved += 1;
-                    true
+                    store.remove_delayed(delayed, (due, salt));
                 }
-                Member::Raw(bytes) => {
-                    let letter = letter::undecodable(&self.settings, now, &bytes);
-                    let longest = self.settings.dead_max_length;
-                    let buried = store
-                        .append(keys.dead.as_str(), letter, longest, now)
-                        .is_ok();
-                    promoted.undecodable += u64::from(buried);
-                    buried
-                }
-            };
-            if moved && let Some(delayed) = store.delayed.get_mut(&keys.delayed) {
-                delayed.remove(&at);
+                Err(bytes) if has_room => odd.push(((due, salt), bytes)),
+                Ok(_) | Err(_) => left.push(due),
             }
         }
-        let next = store
-            .delayed
-            .get(&keys.delayed)
-            .and_then(|set| set.keys().next());
-        promoted.next_in = next.map(|(due, _)| Duration::from_millis(due.saturating_sub(now)));
-        promoted.more = promoted.moved > 0 && promoted.next_in == Some(Duration::ZERO);
+        let stays = odd.len() > MAX_BATCH;
+        for (at, bytes) in odd.into_iter().take(MAX_BATCH) {
+            if self.bury(store, &bytes, now) {
+                promoted.undecodable += 1;
+                store.remove_delayed(delayed, at);
+            }
+        }
+        let next = left.first();
+        promoted.next_in = next.map(|due| Duration::from_millis(due.saturating_sub(now)));
+        let more = stays || promoted.next_in == Some(Duration::ZERO);
+        promoted.more = more && promoted.moved + promoted.undecodable > 0;
         Ok(promoted)
+    }
+
+    fn add_retry(&self, store: &mut Store, entry: Fields, now: u64) -> Result<(), Error> {
+        let key = self.settings.keys.retry.as_str();
+        match store.append(key, entry, 0, now) {
+            Ok(_) => Ok(()),
+            Err(RefusalReason::OutOfMemory) => Err(Error::Full),
+            Err(RefusalReason::PermissionDenied) => Err(Error::Denied {
+                what: format!("promote: {key}"),
+            }),
+            Err(RefusalReason::WrongKeyType) => Err(Error::WrongType {
+                key: key.to_owned(),
+                expected: "stream",
+            }),
+            Err(RefusalReason::TooLarge | RefusalReason::Other) => Err(Error::Protocol {
+                command: "promote",
+                detail: format!("{key} takes no add"),
+            }),
+        }
+    }
+
+    /// Whether the dead letters took it.
+    fn bury(&self, store: &mut Store, member: &[u8], now: u64) -> bool {
+        let letter = letter::undecodable(&self.settings, now, member);
+        let (dead, longest) = (&self.settings.keys.dead, self.settings.dead_max_length);
+        store.append(dead.as_str(), letter, longest, now).is_ok()
+    }
+}
+
+/// An entry's meta and fields; the bytes of what nobody can read.
+fn readable(member: Member) -> Result<(Meta, Fields), Vec<u8>> {
+    match member {
+        Member::Entry(meta, fields) => match Meta::parse(&meta.render()) {
+            Some(_) => Ok((meta, fields)),
+            None => Err(meta.render()),
+        },
+        Member::Raw(bytes) => Err(bytes),
     }
 }
 

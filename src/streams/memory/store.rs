@@ -125,6 +125,13 @@ impl Store {
         Ok(())
     }
 
+    /// Removes a member from among the delayed.
+    pub(super) fn remove_delayed(&mut self, key: &str, member: (u64, u64)) {
+        if let Some(delayed) = self.delayed.get_mut(key) {
+            delayed.remove(&member);
+        }
+    }
+
     /// Whether the ledger holds `key`.
     pub(super) fn knows(&self, key: &str, now: u64) -> bool {
         self.ledger.get(key).is_some_and(|expiry| *expiry > now)

@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 
 use super::reply::{self, Parsed};
 use super::settle::{MAX_BYTES, write_fields};
-use super::{RedisBroker, Script, lua};
+use super::{RedisBroker, Script, error, lua};
 use crate::streams::letter;
 use crate::streams::{Error, Fields, MAX_BATCH, MAX_VALUES, Meta, Promoted};
 
@@ -62,6 +62,8 @@ impl RedisBroker {
         for member in &page.odd {
             page.promoted.undecodable += self.bury(member, page.now).await?;
         }
+        // Where nothing could be done, another try at once could not either.
+        page.promoted.more &= page.promoted.moved + page.promoted.undecodable > 0;
         Ok(page.promoted)
     }
 
@@ -79,8 +81,9 @@ impl RedisBroker {
         match self.script(&BURY, &keys, arguments).await {
             Ok(buried) => reply::count(buried).map_err(|odd| odd.in_reply_to("bury")),
             // It stays where it is, and the next promotion tries again; the others must not wait for it.
-            Err(Error::Full | Error::Denied { .. } | Error::WrongType { .. }) => Ok(0),
-            Err(other) => Err(other),
+            Err(Error::WrongType { .. }) => Ok(0),
+            Err(error) if error::refusal_of_call(&error).is_some() => Ok(0),
+            Err(error) => Err(error),
         }
     }
 }

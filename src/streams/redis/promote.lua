@@ -1,13 +1,23 @@
 -- Moves due entries. KEYS: P:delayed, P:retry. ARGV: most entries, most bytes, most values of one entry.
--- Replies { now, moved, stopped at a limit, due time of the next (empty: none), members that cannot be decoded }.
+-- Replies { now, moved, whether more is due, due time of the next (empty: none), members that cannot be decoded }.
 local room, bytes, widest = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local moved, odd = 0, {}
+
+-- Members that cannot be decoded are stepped over, so many in one call, and as many given out as fit.
+local steps, stepped, odd, odd_room, odd_bytes = 1000, 0, {}, room, bytes
+local moved = 0
 
 -- Who may add and not remove would add again at every try (7.0 can tell).
 if redis.acl_check_cmd and not redis.acl_check_cmd('ZREM', KEYS[1], 'member') then
   return redis.error_reply('NOPERM no permission to run ZREM on the delayed set')
+end
+
+-- What entry.rs reads: a meta of our version or a later one.
+local function is_meta(text)
+  local read, meta = pcall(cjson.decode, text)
+  return read and type(meta) == 'table' and type(meta.v) == 'number' and meta.v >= 1
+    and type(meta.origin) == 'string' and type(meta.firstEnqueuedAt) == 'number'
 end
 
 -- salt, meta, then names and values in turn, all of them strings; nil if it is anything else.
@@ -24,25 +34,34 @@ local function decode(member)
       return nil
     end
   end
-  return parts
+  return is_meta(parts[2]) and parts or nil
 end
 
--- One member at a time, so that the largest are never all in memory; those that cannot be decoded are stepped over.
+-- One member at a time, so that the largest are never all in memory.
 local function next_due(limit)
-  return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', limit, 'WITHSCORES', 'LIMIT', #odd, 1)
+  return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', limit, 'WITHSCORES', 'LIMIT', stepped, 1)
+end
+
+local function step_over(member)
+  stepped = stepped + 1
+  if #odd < odd_room and (odd_bytes > 0 or #odd == 0) then
+    table.insert(odd, member)
+    odd_bytes = odd_bytes - #member
+  end
 end
 
 local due = next_due(string.format('%.0f', now))
-while due[1] and moved < room and #odd < room and bytes > 0 do
+while due[1] and moved < room and stepped < steps and bytes > 0 do
   local parts = decode(due[1])
   if parts then
     redis.call('XADD', KEYS[2], '*', 'streamstage.meta', parts[2], unpack(parts, 3))
     redis.call('ZREM', KEYS[1], due[1])
     moved, bytes = moved + 1, bytes - #due[1]
   else
-    table.insert(odd, due[1])
+    step_over(due[1])
   end
   due = next_due(string.format('%.0f', now))
 end
-local later = next_due('+inf')
-return { now, moved, due[1] and 1 or 0, later[2] or '', odd }
+-- Behind too many of them nothing is waited for: what is due there is no reason to come back at once.
+local later = stepped < steps and next_due('+inf') or {}
+return { now, moved, (due[1] or stepped > #odd) and 1 or 0, later[2] or '', odd }

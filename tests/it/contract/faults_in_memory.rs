@@ -2,7 +2,9 @@
 
 use streamstage::streams::{Broker, Error, Refusal, RefusalReason, Settled, Unreachable};
 
-use super::fixture::{A, DEAD, Fixture, dead_letter, done, read, retry_now, settle, settle_one};
+use super::fixture::{
+    A, DEAD, Fixture, RETRY, dead_letter, done, read, retry_now, settle, settle_one,
+};
 use super::memory_fixture::MemoryFixture;
 
 fn is_lost<T>(result: &Result<T, Error>) -> bool {
@@ -73,4 +75,22 @@ async fn adds_to_one_key_are_refused_until_they_are_allowed_again() {
     fixture.server.refuse_adds(DEAD, None);
     let settled = settle_one(&a, &deliveries[0], dead_letter()).await;
     assert_eq!(settled, Settled::Applied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_promotion_that_is_refused_says_why() {
+    let fixture = MemoryFixture::start().await;
+    let a = fixture.broker(A).await;
+    fixture.add("n", "1").await;
+    let delivery = read(&a, 1).await.remove(0);
+    settle_one(&a, &delivery, retry_now(&delivery)).await;
+    let denied = Some(RefusalReason::PermissionDenied);
+    fixture.server.refuse_adds(RETRY, denied);
+    let promoted = a.promote().await;
+    assert!(
+        matches!(promoted, Err(Error::Denied { .. })),
+        "{promoted:?}"
+    );
+    fixture.server.refuse_adds(RETRY, None);
+    assert_eq!(a.promote().await.unwrap().moved, 1);
 }

@@ -216,3 +216,53 @@ pub(crate) async fn a_key_is_forgotten_after_its_window<F: Fixture>(fixture: F) 
     })
     .await;
 }
+
+pub(crate) async fn members_nobody_can_bury_do_not_hold_up_those_that_are_due<F: Fixture>(
+    fixture: F,
+) {
+    let a = fixture.broker(A).await;
+    fixture.make_string(DEAD).await;
+    for number in 0..100 {
+        fixture.delay_raw(&[0xc1, number]).await;
+    }
+    fixture.add("n", "1").await;
+    let delivery = read_one(&a).await;
+    settle_one(&a, &delivery, retry_now(&delivery)).await;
+    let expected = Promoted {
+        moved: 1,
+        more: true,
+        ..Promoted::default()
+    };
+    assert_eq!(a.promote().await.unwrap(), expected);
+    let nothing = Promoted::default();
+    assert_eq!(a.promote().await.unwrap(), nothing, "nobody asks at once");
+
+    fixture.delete(DEAD).await;
+    for (undecodable, more) in [(64, true), (36, false)] {
+        let expected = Promoted {
+            undecodable,
+            more,
+            ..Promoted::default()
+        };
+        assert_eq!(a.promote().await.unwrap(), expected);
+    }
+}
+
+pub(crate) async fn what_a_later_version_wrote_is_carried_on_as_far_as_it_is_known<F: Fixture>(
+    fixture: F,
+) {
+    let a = fixture.broker(A).await;
+    fixture.add_many(2).await;
+    let deliveries = read(&a, 2).await;
+    for (delivery, version) in deliveries.iter().zip([2, 0]) {
+        let mut meta = delivery.entry.meta.clone();
+        (meta.v, meta.attempts) = (version, 4);
+        let delay = Duration::ZERO;
+        settle_one(&a, delivery, Settlement::RetryAfter { delay, meta }).await;
+    }
+    let promoted = a.promote().await.unwrap();
+    assert_eq!((promoted.moved, promoted.undecodable), (1, 1));
+    let again = read_one(&a).await.entry.meta.clone();
+    let expected = (1, deliveries[0].entry.place.id, 4);
+    assert_eq!((again.v, again.origin, again.attempts), expected);
+}
