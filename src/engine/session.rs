@@ -57,7 +57,9 @@ impl SessionEnd {
                 Unreachable::Timeout => Self::Timeout,
                 Unreachable::Network => Self::Disconnected,
             },
-            Error::AuthenticationFailed { .. } => Self::AuthenticationFailed,
+            Error::AuthenticationFailed { .. } | Error::CredentialsUnreadable { .. } => {
+                Self::AuthenticationFailed
+            }
             Error::GroupMissing { .. } => Self::GroupMissing,
             Error::ReadOnly => Self::ReadOnly,
             Error::Denied { .. } => Self::Denied,

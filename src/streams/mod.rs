@@ -59,6 +59,14 @@ pub enum Error {
         /// The server.
         address: String,
     },
+    /// A file of the credentials cannot be read.
+    #[error("cannot read the credentials in {path}: {reason}")]
+    CredentialsUnreadable {
+        /// The file.
+        path: String,
+        /// What the system says.
+        reason: String,
+    },
     /// The group or its stream is not there (any more).
     #[error("group {group} is missing on {stream}")]
     GroupMissing {
@@ -84,7 +92,7 @@ pub enum Error {
         /// The type it should have.
         expected: &'static str,
     },
-    /// The server is loading its data, or is busy with a script, or its master is down.
+    /// The server is loading its data, is busy with a script, takes no more clients, or its master is down.
     #[error("the server is not ready: {code}")]
     Loading {
         /// The server's error code.

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
-    RedisConnectionInfo,
+    RedisConnectionInfo, Value,
 };
 
 use super::error::{self, Place};
@@ -46,7 +46,7 @@ impl From<&Settings> for Target {
 /// Opens one connection, authenticates and selects the database. Credential files are read now.
 ///
 /// # Errors
-/// [`Error::Unreachable`], [`Error::AuthenticationFailed`], or what the server answered.
+/// [`Error::Unreachable`], [`Error::CredentialsUnreadable`], [`Error::AuthenticationFailed`], or what the server answered.
 pub async fn connect(target: &Target) -> Result<MultiplexedConnection, Error> {
     let attempt = tokio::time::timeout(target.connect_timeout, open(target));
     attempt
@@ -61,28 +61,64 @@ async fn open(target: &Target) -> Result<MultiplexedConnection, Error> {
     if tokio::net::lookup_host((host, port)).await.is_err() {
         return Err(unreachable(target, Unreachable::DnsFailure));
     }
-    let to_error = |error: redis::RedisError| {
-        let place = Place {
-            address: &target.address,
-            stream: "",
-            group: "",
-            command: "connect",
-        };
-        error::of_connect(&error, place)
-    };
+    let login = login(target).await?;
+    let to_error = |error| of_connect(&error, target);
+    // RESP2 has one reply shape on every server version.
+    let resp2 = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP2)
+        .set_skip_set_lib_name();
     let info = ConnectionAddr::Tcp(host.to_owned(), port)
         .into_connection_info()
         .map_err(to_error)?
         .set_tcp_settings(tcp_settings(target))
-        .set_redis_settings(login(target).await?);
+        .set_redis_settings(resp2);
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(target.connect_timeout))
         .set_response_timeout(Some(target.command_timeout));
     let client = Client::open(info).map_err(to_error)?;
-    client
+    let mut connection = client
         .get_multiplexed_async_connection_with_config(&config)
         .await
-        .map_err(to_error)
+        .map_err(to_error)?;
+    enter(&mut connection, login, target).await?;
+    Ok(connection)
+}
+
+/// Authenticates and selects the database. By hand, since the client's own way drops the server's words.
+async fn enter(
+    connection: &mut MultiplexedConnection,
+    login: Option<Login>,
+    target: &Target,
+) -> Result<(), Error> {
+    if let Some(Login { username, password }) = login {
+        let mut auth = redis::cmd("AUTH");
+        auth.arg(username).arg(password);
+        let authenticated = auth.query_async::<Value>(connection).await;
+        authenticated.map_err(|error| match of_connect(&error, target) {
+            // Servers before 6.2 have no code for it, and one without passwords takes none.
+            Error::Protocol { .. } => Error::AuthenticationFailed {
+                address: target.address.clone(),
+            },
+            other => other,
+        })?;
+    }
+    if target.database > 0 {
+        let mut select = redis::cmd("SELECT");
+        select.arg(target.database);
+        let selected = select.query_async::<Value>(connection).await;
+        selected.map_err(|error| of_connect(&error, target))?;
+    }
+    Ok(())
+}
+
+fn of_connect(error: &redis::RedisError, target: &Target) -> Error {
+    let place = Place {
+        address: &target.address,
+        stream: "",
+        group: "",
+        command: "connect",
+    };
+    error::of_connect(error, place)
 }
 
 fn unreachable(target: &Target, reason: Unreachable) -> Error {
@@ -112,38 +148,35 @@ fn tcp_settings(target: &Target) -> TcpSettings {
         .set_user_timeout(target.command_timeout.max(KEEPALIVE_AFTER))
 }
 
-/// User and password go as fields, never through a URL, whose rules would bend them.
-async fn login(target: &Target) -> Result<RedisConnectionInfo, Error> {
-    // RESP2 has one reply shape on every server version.
-    let login = RedisConnectionInfo::default()
-        .set_protocol(ProtocolVersion::RESP2)
-        .set_skip_set_lib_name()
-        .set_db(i64::from(target.database));
+/// What AUTH is asked with.
+struct Login {
+    username: Option<String>,
+    password: String,
+}
+
+/// User and password, as they are: never through a URL, whose rules would bend them.
+async fn login(target: &Target) -> Result<Option<Login>, Error> {
     let (username, password) = match &target.credentials {
-        Credentials::None => return Ok(login),
+        Credentials::None => return Ok(None),
         Credentials::Inline { username, password } => (username.clone(), password.clone()),
         Credentials::Files { username, password } => {
             let username = match username {
-                Some(path) => Some(secret(path, target).await?),
+                Some(path) => Some(secret(path).await?),
                 None => None,
             };
-            (username, secret(password, target).await?)
+            (username, secret(password).await?)
         }
     };
-    let login = login.set_password(password);
-    Ok(match username {
-        Some(username) => login.set_username(username),
-        None => login,
-    })
+    Ok(Some(Login { username, password }))
 }
 
 /// A file's text without one trailing line end, which editors and `kubectl create secret --from-file` leave behind.
-async fn secret(path: &Path, target: &Target) -> Result<String, Error> {
-    let text = tokio::fs::read_to_string(path)
-        .await
-        .map_err(|_| Error::AuthenticationFailed {
-            address: target.address.clone(),
-        })?;
+async fn secret(path: &Path) -> Result<String, Error> {
+    let text = tokio::fs::read_to_string(path).await;
+    let text = text.map_err(|error| Error::CredentialsUnreadable {
+        path: path.display().to_string(),
+        reason: error.kind().to_string(),
+    })?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }

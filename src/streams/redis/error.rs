@@ -44,6 +44,9 @@ pub(super) fn of_text(text: &str, place: Place<'_>) -> Error {
         },
         "NOGROUP" | "UNBLOCKED" => group_missing(place),
         "ERR" if text.contains("no such key") => group_missing(place),
+        "ERR" if text.contains("max number of clients reached") => Error::Loading {
+            code: "max number of clients reached".to_owned(),
+        },
         "WRONGTYPE" => Error::WrongType {
             key: "(not named by the server)".to_owned(),
             expected: "its own",
@@ -63,11 +66,6 @@ pub(super) fn of_text(text: &str, place: Place<'_>) -> Error {
 
 /// The error that ended an attempt to connect.
 pub(super) fn of_connect(error: &RedisError, place: Place<'_>) -> Error {
-    if error.kind() == redis::ErrorKind::AuthenticationFailed {
-        return Error::AuthenticationFailed {
-            address: place.address.to_owned(),
-        };
-    }
     if server_text(error).is_some() {
         return of_command(error, place);
     }
@@ -101,6 +99,7 @@ pub(super) fn refusal(error: Error) -> Result<RefusalReason, Error> {
         Error::Disconnected { .. }
         | Error::Unreachable { .. }
         | Error::AuthenticationFailed { .. }
+        | Error::CredentialsUnreadable { .. }
         | Error::GroupMissing { .. }
         | Error::ReadOnly
         | Error::Loading { .. } => Err(error),
@@ -118,6 +117,7 @@ pub(super) fn refusal_of_call(error: &Error) -> Option<RefusalReason> {
         | Error::Disconnected { .. }
         | Error::Unreachable { .. }
         | Error::AuthenticationFailed { .. }
+        | Error::CredentialsUnreadable { .. }
         | Error::GroupMissing { .. }
         | Error::ReadOnly
         | Error::Loading { .. } => None,

@@ -2,10 +2,19 @@
 
 use std::time::Duration;
 
-use streamstage::streams::{Broker, Credentials, Error, Opened, Unreachable};
+use streamstage::streams::redis::Target;
+use streamstage::streams::redis::dead_letters::DeadLetters;
+use streamstage::streams::{
+    Broker, Credentials, Error, Meta, Opened, Refusal, RefusalReason, Settled, StreamKey,
+    Unreachable,
+};
 
-use super::fixture::{A, Fixture, SOURCE, dead_letter, done, eventually, read, settle};
+use super::fixture::{
+    A, DEAD, Fixture, RETRY, SOURCE, commit, dead_letter, done, eventually, pairs, read, settings,
+    settle,
+};
 use super::redis_fixture::RedisFixture;
+use super::server::Server;
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -75,6 +84,106 @@ async fn credential_files_are_read_again_at_every_connect() {
     std::fs::write(&file, "new\r\n").unwrap();
     broker.connect().await.unwrap();
     std::fs::remove_file(&file).unwrap();
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_read_are_named_by_their_file() {
+    let fixture = RedisFixture::start().await;
+    let missing = Credentials::Files {
+        username: None,
+        password: "/no-such-directory/password".into(),
+    };
+    let error = connect_as(&fixture, missing).await.unwrap_err();
+    let is_named = matches!(error, Error::CredentialsUnreadable { .. });
+    assert!(is_named && error.to_string().contains("/no-such-directory/password"));
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_more_clients_is_waited_for() {
+    let fixture = RedisFixture::start().await;
+    fixture.server.run("CONFIG SET maxclients 1").await;
+    for credentials in [Credentials::None, login(None, "unneeded")] {
+        // Its answer may be lost with the connection, which it closes at once.
+        eventually("the server's reason comes through", || async {
+            let error = connect_as(&fixture, credentials.clone()).await.unwrap_err();
+            let is_lost = matches!(
+                error,
+                Error::Disconnected { .. } | Error::Unreachable { .. }
+            );
+            assert!(is_lost || matches!(error, Error::Loading { .. }), "{error}");
+            !is_lost
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_database_is_selected_and_one_out_of_range_is_no_wrong_password() {
+    let fixture = RedisFixture::start().await;
+    let in_database = |database| fixture.broker_with(A, |settings| settings.database = database);
+    let other = in_database(3);
+    other.connect().await.unwrap();
+    other.add(&pairs(&[("n", "1")])).await.unwrap();
+    assert_eq!(fixture.entries(SOURCE).await, []);
+    let error = in_database(99).connect().await.unwrap_err();
+    assert!(matches!(error, Error::Protocol { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn keys_in_several_slots_of_a_cluster_refuse_the_entry_and_not_the_session() {
+    let server = Server::with(&["--cluster-enabled", "yes"]).await;
+    let mut slots = redis::cmd("CLUSTER");
+    slots.arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>());
+    server.query::<()>(&slots).await;
+    let fixture = RedisFixture { server };
+    eventually("the cluster is whole", || async {
+        let info = fixture.server.run("CLUSTER INFO").await;
+        let info = redis::from_redis_value::<String>(info).unwrap();
+        info.contains("cluster_state:ok")
+    })
+    .await;
+    let a = fixture.broker_with(A, |settings| {
+        settings.keys.dead = StreamKey::new("graveyard")
+    });
+    a.connect().await.unwrap();
+    let wide = vec![(b"n".to_vec(), b"1".to_vec()); 3600];
+    fixture.add_many(3).await;
+    fixture.add_as(SOURCE, "*", &wide).await;
+    let held = read(&a, 4).await;
+    let batch = [
+        settle(&held[0], commit(&[pairs(&[("o", "1")])], None)),
+        settle(&held[1], dead_letter()),
+        settle(&held[2], done()),
+        settle(&held[3], dead_letter()),
+    ];
+    let refused = |key: &str| {
+        Settled::Refused(Refusal {
+            key: key.to_owned(),
+            reason: RefusalReason::Other,
+        })
+    };
+    let dead = refused("graveyard");
+    let expected = [refused("sent"), dead.clone(), Settled::Applied, dead];
+    assert_eq!(a.settle(&batch).await.unwrap(), expected);
+    assert_eq!(fixture.entries("graveyard").await, [], "it was taken back");
+    fixture.delay_raw(b"\xc1").await;
+    assert_eq!(a.promote().await.unwrap().undecodable, 0);
+}
+
+#[tokio::test]
+async fn an_entry_that_is_no_letter_is_not_replayed() {
+    let fixture = RedisFixture::start().await;
+    let target = Target::from(&settings(&fixture.server.address(), A));
+    let keys = settings("", A).keys;
+    let letters = DeadLetters::connect(&target, keys).await.unwrap();
+    let id = fixture.add_as(DEAD, "*", &pairs(&[("n", "1")])).await;
+    let replayed = letters.replay(id, &Meta::fresh(id, 0)).await;
+    assert!(
+        matches!(replayed, Err(Error::Protocol { .. })),
+        "{replayed:?}"
+    );
+    assert_eq!(fixture.entries(DEAD).await.len(), 1);
+    assert_eq!(fixture.entries(RETRY).await, []);
 }
 
 #[tokio::test]

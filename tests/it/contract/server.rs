@@ -14,7 +14,12 @@ pub(crate) struct Server {
 impl Server {
     /// A server without persistence.
     pub(crate) async fn start() -> Self {
-        let redis = Redis::start().await;
+        Self::with(&[]).await
+    }
+
+    /// A server with these options, as on the command line.
+    pub(crate) async fn with(options: &[&str]) -> Self {
+        let redis = Redis::with(options).await;
         let admin = redis.db().connection().await;
         Self {
             redis,
