@@ -94,12 +94,14 @@ async fn enter(
         let mut auth = redis::cmd("AUTH");
         auth.arg(username).arg(password);
         let authenticated = auth.query_async::<Value>(connection).await;
-        authenticated.map_err(|error| match of_connect(&error, target) {
-            // Servers before 6.2 have no code for it, and one without passwords takes none.
-            Error::Protocol { .. } => Error::AuthenticationFailed {
-                address: target.address.clone(),
-            },
-            other => other,
+        authenticated.map_err(|error| {
+            let error = of_connect(&error, target);
+            // A server without passwords takes none, and has no code to say so.
+            if matches!(error, Error::Protocol { .. }) {
+                let address = target.address.clone();
+                return Error::AuthenticationFailed { address };
+            }
+            error
         })?;
     }
     if target.database > 0 {

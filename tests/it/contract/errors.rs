@@ -143,7 +143,7 @@ async fn keys_in_several_slots_of_a_cluster_refuse_the_entry_and_not_the_session
     })
     .await;
     let a = fixture.broker_with(A, |settings| {
-        settings.keys.dead = StreamKey::new("graveyard")
+        settings.keys.dead = StreamKey::new("graveyard");
     });
     a.connect().await.unwrap();
     let wide = vec![(b"n".to_vec(), b"1".to_vec()); 3600];
