@@ -233,7 +233,7 @@ impl Core {
             Settled::AlreadyDone => self.finish(place, &settling.settlement, now, !doubtful),
             // The reply to an earlier try was lost: that try went through.
             Settled::NotOurs if doubtful => self.finish(place, &settling.settlement, now, false),
-            Settled::NotOurs => self.lose(place),
+            Settled::NotOurs => self.contest(place),
             Settled::Refused(refusal) => self.refuse(place, settling, refusal, now),
         }
     }
@@ -273,6 +273,13 @@ impl Core {
                 self.skip(twin);
             }
         }
+    }
+
+    /// It is not pending here: taken, settled, trimmed, or not delivered yet to a group that was re-created. The renewal
+    /// tells which.
+    fn contest(&mut self, place: Place) {
+        self.change_settling(place, |settling| settling.sent = false);
+        self.due.renew = Duration::ZERO;
     }
 
     fn refuse(&mut self, place: Place, settling: Settling, refusal: Refusal, now: Duration) {
