@@ -30,6 +30,14 @@ pub fn report_every(visibility_timeout: Duration) -> Duration {
     (visibility_timeout / 3).min(Duration::from_secs(5))
 }
 
+/// The longest wait of one read: leases are known from the sending of what brought them.
+pub fn block_timeout(config: &WorkerConfig) -> Duration {
+    config
+        .delivery
+        .block_timeout
+        .min(config.delivery.visibility_timeout / 4)
+}
+
 /// The limit of one connect attempt: with its backoff it must stay within a third of the visibility timeout.
 pub fn connect_timeout(config: &WorkerConfig) -> Duration {
     config
@@ -53,6 +61,8 @@ impl Core {
     pub fn connected(&mut self, result: Result<Opened, Error>, now: Duration) {
         match result {
             Ok(opened) => {
+                self.sessions += 1;
+                self.heard = self.sessions;
                 self.link = Link::Up(Session {
                     since: now,
                     renewed: false,
@@ -70,9 +80,12 @@ impl Core {
         }
     }
 
-    /// An order failed: the session is over. What else is out fails too and is told here again, to no effect.
+    /// An order failed: its session is over. What else is out fails too, and what comes of it later says nothing of a
+    /// session that has begun since.
     pub(super) fn session_ended(&mut self, error: &Error, now: Duration) {
-        if let Link::Up(session) = &self.link {
+        if let Link::Up(session) = &self.link
+            && self.heard == self.sessions
+        {
             let lived = now.saturating_sub(session.since);
             self.end_session(error, lived, now);
         }
@@ -100,7 +113,7 @@ impl Core {
     }
 
     pub(super) fn order_upkeep(&mut self, now: Duration) {
-        if !self.out.has(Task::Report) && now >= self.due.report {
+        if !self.out.has(Task::Report) && now >= self.due.report && !self.is_retiring() {
             self.out.begin(Task::Report);
             self.orders.push(Order::Report);
         }
@@ -158,8 +171,8 @@ impl Core {
     fn may_take_more(&self) -> bool {
         self.drain.is_none()
             && self.breaker.is_closed()
-            && !self.memory_full
-            && self.alone.is_none()
+            && !self.held.is_out_of_memory()
+            && !self.held.is_one_alone()
     }
 
     pub(super) fn order_read(&mut self, now: Duration) {
@@ -170,12 +183,11 @@ impl Core {
             return;
         }
         let reclaiming = self.out.reclaim > 0 || now >= self.due.reclaim;
-        let uncommitted = self.held.len() - self.held.slots();
         let free = self.free_slots();
         if self.out.read.is_some()
             || free == 0
             || (reclaiming && self.session().is_some_and(|session| session.reported))
-            || uncommitted > 2 * MAX_BATCH.max(self.config.delivery.concurrency)
+            || self.held.uncommitted() > 2 * MAX_BATCH.max(self.config.delivery.concurrency)
         {
             return;
         }
@@ -196,7 +208,7 @@ impl Core {
 
     /// An entry runs alone already, and a parked read brings nothing that would start beside it.
     fn is_solitude_undisturbed(&self) -> bool {
-        self.alone.is_some() && self.drain.is_none()
+        self.held.is_one_alone() && self.drain.is_none()
     }
 
     pub(super) fn order_unblock(&mut self, now: Duration) {
@@ -225,7 +237,8 @@ impl Core {
                     self.fact(Fact::Promoted(promoted.moved));
                 }
                 let next = promoted.next_in.unwrap_or(PROMOTE_AT_LEAST_EVERY);
-                now + if promoted.more {
+                let more = promoted.more && promoted.moved + promoted.undecodable > 0;
+                now + if more {
                     Duration::ZERO
                 } else {
                     next.min(PROMOTE_AT_LEAST_EVERY)
@@ -280,8 +293,8 @@ impl Core {
         let visibility = self.config.delivery.visibility_timeout;
         if self
             .breaker
-            .open()
-            .is_some_and(|(since, _)| now >= since + visibility)
+            .down_since()
+            .is_some_and(|since| now >= since + visibility)
         {
             self.release_waiting();
         }
@@ -320,7 +333,7 @@ impl Core {
             (!self.solitary.is_empty()).then_some(self.solitary_not_before),
             parked.filter(|_| !self.solitary.is_empty()),
             self.breaker.probe_at(),
-            self.breaker.open().map(|(since, _)| since + visibility),
+            self.breaker.down_since().map(|since| since + visibility),
             self.out.unblock.map(|sent| sent + UNBLOCK_AGAIN_AFTER),
             self.drain.as_ref().map(super::drain::Drain::deadline),
             self.drain.as_ref().map(super::drain::Drain::hard_deadline),
