@@ -24,11 +24,7 @@ pub(super) enum BadInput {
     #[error(
         "line {line} of {name} is no JSON object of strings, numbers, booleans, arrays of these, or {{\"base64\": \"...\"}}"
     )]
-    NotAnEntry {
-        name: String,
-        line: u64,
-        source: serde_json::Error,
-    },
+    NotAnEntry { name: String, line: u64 },
 }
 
 /// Lines on their way to become entries, read by a thread of their own: a terminal that says nothing holds up no exit.
@@ -88,10 +84,9 @@ impl Entries {
             }
             return match parse(&line) {
                 Ok(fields) => Ok(Some(fields)),
-                Err(source) => Err(BadInput::NotAnEntry {
+                Err(_) => Err(BadInput::NotAnEntry {
                     name: name(),
                     line: self.line,
-                    source,
                 }),
             };
         }

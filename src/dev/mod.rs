@@ -38,7 +38,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(250);
 const IDLE_LOOKS: u32 = 2;
 
 /// An add that the server did not take is tried again after this long.
-const ADDS_AGAIN_AFTER: Duration = Duration::from_millis(250);
+const ADDS_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// Why a local run failed.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +56,10 @@ enum Failure {
     Listen(#[from] CannotListen),
     #[error(transparent)]
     Input(#[from] BadInput),
+    #[error(
+        "spec.redis.auth names secrets, and --redis spec has none to put in their place: set REDIS_PASSWORD (and REDIS_USERNAME)"
+    )]
+    NoCredentials,
     #[error("cannot hear signals")]
     Signals(#[source] std::io::Error),
     #[error("the source stream's name leaves no room for derived keys")]
@@ -71,7 +75,7 @@ enum Failure {
 impl Failure {
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Unreadable { .. } | Self::Manifest(_) => USAGE.into(),
+            Self::Unreadable { .. } | Self::Manifest(_) | Self::NoCredentials => USAGE.into(),
             Self::Server(_)
             | Self::Listen(_)
             | Self::Input(_)
@@ -110,6 +114,10 @@ fn fail(failure: &Failure) -> ExitCode {
 async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
     let clock = Clock::start();
     let stage = read_manifest(&args.manifest)?;
+    let entries = match &args.input {
+        Some(input) => Some(Entries::open(input)?),
+        None => None,
+    };
     let (config, _server) = aim(&stage, &args.redis, clock).await?;
     let identity = identity();
     let broker = Arc::new(RedisBroker::new(engine::settings(
@@ -126,10 +134,6 @@ async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
         let bound = serve::serve(address, endpoints(&around), shutdown.abort.clone()).await?;
         tracing::info!(address = %bound, "serving /livez, /readyz and /metrics");
     }
-    let entries = match &args.input {
-        Some(input) => Some(Entries::open(input)?),
-        None => None,
-    };
     let companion = tokio::spawn(accompany(
         Arc::clone(&broker),
         entries,
@@ -162,6 +166,9 @@ async fn aim(
     let mut config = WorkerConfig::of(stage, Credentials::None);
     let mut server = None;
     match redis {
+        DevRedis::Manifest(Credentials::None) if stage.redis.auth.is_some() => {
+            return Err(Failure::NoCredentials);
+        }
         DevRedis::Manifest(credentials) => config.redis.credentials = credentials.clone(),
         DevRedis::Url(url) => {
             config.redis.address.clone_from(&url.address);

@@ -20,6 +20,8 @@ pub struct Breaker {
     open: Option<Open>,
     /// Probes or calls that failed since the last answer.
     failures: u32,
+    /// A probe went well and proves little: one entry at a time, until a call is answered.
+    on_trial: bool,
 }
 
 /// An open breaker.
@@ -47,13 +49,18 @@ impl Breaker {
     /// The handler answered a call, with whatever.
     pub fn answered(&mut self) {
         self.failures = 0;
+        self.on_trial = false;
     }
 
     /// A probe came back.
     pub fn probed(&mut self, result: Result<(), UnavailableReason>, now: Duration) {
         let Some(open) = &mut self.open else { return };
         match result {
-            Ok(()) => self.open = None,
+            Ok(()) => {
+                // A program that keeps exiting can be started; only an answer tells that it stays.
+                self.on_trial = open.reason == UnavailableReason::ProcessExiting;
+                self.open = None;
+            }
             Err(reason) => {
                 self.failures += 1;
                 open.reason = reason;
@@ -65,6 +72,20 @@ impl Breaker {
     /// Whether entries may start and be read.
     pub fn is_closed(&self) -> bool {
         self.open.is_none()
+    }
+
+    /// Whether the handler can be reached, as far as is known: closed, and not on trial.
+    pub fn is_well(&self) -> bool {
+        self.open.is_none() && !self.on_trial
+    }
+
+    /// How many may run at once, of `concurrency`.
+    pub fn limit(&self, concurrency: usize) -> usize {
+        if self.on_trial {
+            concurrency.min(1)
+        } else {
+            concurrency
+        }
     }
 
     /// Since when, and why, it is open.
@@ -183,6 +204,21 @@ mod tests {
         breaker.answered();
         breaker.trip(UnavailableReason::SpawnFailed, Duration::ZERO);
         assert_eq!(breaker.probe_at(), Some(PROBE_FIRST));
+    }
+
+    #[test]
+    fn a_program_that_keeps_exiting_is_on_trial_until_it_answers() {
+        let mut breaker = Breaker::default();
+        breaker.trip(UnavailableReason::ProcessExiting, SECOND);
+        breaker.probed(Ok(()), SECOND);
+        assert!(breaker.is_closed() && !breaker.is_well());
+        assert_eq!(breaker.limit(8), 1);
+        breaker.trip(UnavailableReason::ProcessExiting, SECOND);
+        assert!(!breaker.is_closed());
+        breaker.probed(Ok(()), SECOND);
+        breaker.answered();
+        assert!(breaker.is_well());
+        assert_eq!(breaker.limit(8), 8);
     }
 
     #[test]

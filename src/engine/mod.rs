@@ -33,6 +33,7 @@ pub mod outcome;
 pub mod report;
 pub mod session;
 pub mod settle;
+pub mod shown;
 pub mod worker;
 
 use core::{Birth, Core, SettledKind};

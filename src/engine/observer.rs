@@ -1,14 +1,16 @@
 //! What a worker shows of itself: log lines, metrics, conditions, readiness. It changes nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::core::{Core, Fact, SettledKind};
+use super::core::{Core, Fact};
 use super::report::millis;
 use super::session::SessionEnd;
+use super::shown::{self, Shown};
 use crate::metrics::WorkerMetrics;
-use crate::streams::{Opened, Place, Refusal};
+use crate::streams::Opened;
 
 /// The loop has come round within this time, or it hangs.
 const LOOP_HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -39,7 +41,8 @@ pub struct Observer {
     metrics: WorkerMetrics,
     health: Arc<Health>,
     slots: usize,
-    blocked: bool,
+    /// Conditions as last said.
+    conditions: BTreeMap<&'static str, (bool, &'static str)>,
     last_end: Option<SessionEnd>,
     /// The order to stop at once was carried out.
     pub(super) aborting: bool,
@@ -54,7 +57,7 @@ impl Observer {
             metrics,
             health,
             slots,
-            blocked: false,
+            conditions: BTreeMap::new(),
             last_end: None,
             aborting: false,
             broken: false,
@@ -72,143 +75,137 @@ impl Observer {
             .turned_at_ms
             .store(millis(now), Ordering::Relaxed);
         for fact in core.take_facts() {
-            self.show(&fact);
+            self.count(&fact);
+            self.tell(&fact);
+            for condition in shown::conditions(&fact) {
+                self.announce(condition);
+            }
         }
         self.metrics
             .load(self.slots, core.tallies().busy_now(), core.held_entries());
     }
 
-    fn show(&mut self, fact: &Fact) {
+    fn count(&self, fact: &Fact) {
+        let metrics = &self.metrics;
+        match fact {
+            Fact::Ended { outcome, took, .. } => metrics.ended(outcome, *took),
+            Fact::Settled { kind, .. } => metrics.settled(kind.as_str()),
+            Fact::Waited(wait) => metrics.waited(*wait),
+            Fact::Reclaimed(entries) => metrics.reclaimed(*entries),
+            Fact::Lost { entries, .. } => metrics.lost(*entries),
+            Fact::Promoted(entries) => metrics.promoted(*entries),
+            Fact::LeaseLost(_) => metrics.lease_lost(),
+            Fact::LeaseLate => metrics.lease_late(),
+            Fact::SessionBegan(_) => metrics.session_began(),
+            Fact::SessionEnded { end, .. } => metrics.session_ended(end.as_str()),
+            Fact::BreakerOpened(_) => metrics.breaker(true),
+            Fact::BreakerClosed => metrics.breaker(false),
+            Fact::DeadLettered { .. }
+            | Fact::Refused { .. }
+            | Fact::Unblocked
+            | Fact::FailingAll(_) => {}
+        }
+    }
+
+    fn tell(&mut self, fact: &Fact) {
         match fact {
             Fact::Ended {
-                place,
+                origin,
                 outcome,
                 took,
                 error_type,
             } => {
-                self.metrics.ended(outcome, *took);
-                tracing::debug!(entry = %place, outcome, took_ms = millis(*took), error_type, "run ended");
+                let took_ms = millis(*took);
+                tracing::debug!(entry = %origin, outcome, took_ms, error_type, "the handler's run ended");
             }
-            Fact::Settled { place, kind } => self.show_settled(place, *kind),
-            Fact::Waited(wait) => self.metrics.waited(*wait),
+            Fact::Settled { origin, kind } => {
+                tracing::debug!(entry = %origin, settlement = kind.as_str(), "settled");
+            }
+            Fact::DeadLettered {
+                origin,
+                reason,
+                error_type,
+                error,
+            } => {
+                tracing::warn!(entry = %origin, reason, error_type, error, "dead-lettered");
+            }
             Fact::Reclaimed(entries) => {
-                self.metrics.reclaimed(*entries);
                 tracing::info!(entries, "claimed entries of a silent worker");
             }
-            Fact::Lost(entries) => {
-                self.metrics.lost(*entries);
-                condition("EntriesLost", "True", "Trimmed");
+            Fact::Lost { entries, .. } => {
                 tracing::warn!(
                     entries,
                     "entries were trimmed from the stream before they were done"
                 );
             }
-            Fact::Promoted(entries) => {
-                self.metrics.promoted(*entries);
-                tracing::debug!(entries, "delayed entries are due");
-            }
-            Fact::LeaseLost(place) => {
-                self.metrics.lease_lost();
-                tracing::warn!(entry = %place, "the entry was taken by another worker: its run here is of no effect");
-            }
+            Fact::Promoted(entries) => tracing::debug!(entries, "delayed entries are due"),
+            Fact::LeaseLost(place) => tracing::warn!(
+                entry = %place,
+                "another worker has the entry: its run here is of no effect"
+            ),
             Fact::LeaseLate => {
-                self.metrics.lease_late();
                 tracing::warn!(
-                    "a lease was renewed late: is the visibility timeout too low for this machine?"
+                    "a lease was renewed late: this machine or Redis is too slow for the visibility timeout"
                 );
             }
-            Fact::Refused { place, refusal } => self.show_refused(place, refusal),
-            Fact::Unblocked => {
-                self.blocked = false;
-                condition("SettlementBlocked", "False", "Settled");
-            }
-            Fact::SessionBegan(opened) => self.show_session(opened),
-            Fact::SessionEnded { end, detail, wait } => self.show_end(*end, detail, *wait),
-            Fact::BreakerOpened(reason) => {
-                self.metrics.breaker(true);
-                condition("HandlerUnavailable", "True", reason.as_str());
-            }
-            Fact::BreakerClosed => {
-                self.metrics.breaker(false);
-                condition("HandlerUnavailable", "False", "Reachable");
-            }
-            Fact::FailingAll(true) => condition("HandlerUnavailable", "True", "FailingAll"),
-            Fact::FailingAll(false) => condition("HandlerUnavailable", "False", "Succeeding"),
+            Fact::Refused {
+                place,
+                settlement,
+                refusal,
+            } => tracing::warn!(
+                entry = %place, settlement, key = refusal.key, reason = ?refusal.reason,
+                "the server refuses a settlement: the entry is kept, and tried again"
+            ),
+            Fact::SessionBegan(opened) => self.tell_session(opened),
+            Fact::SessionEnded { end, detail, wait } => self.tell_end(*end, detail, *wait),
+            Fact::Waited(_)
+            | Fact::BreakerOpened(_)
+            | Fact::BreakerClosed
+            | Fact::FailingAll(_)
+            | Fact::Unblocked => {}
         }
     }
 
-    fn show_refused(&mut self, place: &Place, refusal: &Refusal) {
-        let key = refusal.key.as_str();
-        let reason = format!("{:?}", refusal.reason);
-        if !self.blocked {
-            condition("SettlementBlocked", "True", &reason);
-        }
-        self.blocked = true;
-        tracing::warn!(entry = %place, key, reason, "the server refuses a settlement: the entry is kept and tried again");
-    }
-
-    fn show_settled(&self, place: &Place, kind: SettledKind) {
-        self.metrics.settled(kind.as_str());
-        match kind {
-            SettledKind::DeadLettered => tracing::warn!(entry = %place, "dead-lettered"),
-            SettledKind::Done
-            | SettledKind::Skipped
-            | SettledKind::Retried
-            | SettledKind::Released => tracing::debug!(entry = %place, settled = kind.as_str()),
-        }
-    }
-
-    fn show_session(&mut self, opened: &Opened) {
-        self.metrics.session_began();
+    fn tell_session(&mut self, opened: &Opened) {
         self.health.reached.store(true, Ordering::Relaxed);
-        condition("RedisAvailable", "True", "Connected");
         tracing::info!(server = opened.server, "connected to Redis");
         if let Some(position) = opened.group_created_at {
-            condition("ConsumerGroupReady", "True", "GroupCreated");
             tracing::info!(%position, "created the consumer group");
         }
         if self.last_end.take().is_none() {
-            for warning in &opened.warnings {
-                tracing::warn!("{warning}");
-            }
-            if let Some(policy) = &opened.unsafe_eviction {
-                condition("UnsafeEviction", "True", policy);
+            for note in &opened.warnings {
+                tracing::info!("{note}");
             }
         }
     }
 
     /// One line a reason: an outage of an hour is not an hour of lines.
-    fn show_end(&mut self, end: SessionEnd, detail: &str, wait: Duration) {
-        self.metrics.session_ended(end.as_str());
+    fn tell_end(&mut self, end: SessionEnd, detail: &str, wait: Duration) {
+        let (reason, wait_ms) = (end.as_str(), millis(wait));
         if self.last_end.replace(end) == Some(end) {
-            tracing::debug!(
-                reason = end.as_str(),
-                wait_ms = millis(wait),
-                "still no session with Redis: {detail}"
-            );
+            tracing::debug!(reason, wait_ms, "still no session with Redis: {detail}");
+        } else {
+            tracing::warn!(reason, "no session with Redis: {detail}");
+        }
+    }
+
+    /// Says that a condition changed, once for each change.
+    fn announce(&mut self, shown: Shown) {
+        let state = (shown.status, shown.reason);
+        if self.conditions.insert(shown.condition, state) == Some(state) {
             return;
         }
-        let kind = match end {
-            SessionEnd::GroupMissing => "ConsumerGroupReady",
-            SessionEnd::Shutdown
-            | SessionEnd::Disconnected
-            | SessionEnd::ConnectionRefused
-            | SessionEnd::DnsFailure
-            | SessionEnd::Timeout
-            | SessionEnd::AuthenticationFailed
-            | SessionEnd::ReadOnly
-            | SessionEnd::Denied
-            | SessionEnd::WrongType
-            | SessionEnd::Loading
-            | SessionEnd::Full
-            | SessionEnd::Protocol => "RedisAvailable",
-        };
-        condition(kind, "False", end.as_str());
-        tracing::warn!(reason = end.as_str(), "no session with Redis: {detail}");
+        let Shown {
+            condition,
+            status,
+            reason,
+            is_trouble,
+        } = shown;
+        let status = if status { "True" } else { "False" };
+        if is_trouble {
+            tracing::warn!(condition, status, reason, "condition changed");
+        } else {
+            tracing::info!(condition, status, reason, "condition changed");
+        }
     }
-}
-
-/// A condition, under the name that a StreamStage's status gives it.
-fn condition(kind: &str, status: &str, reason: &str) {
-    tracing::info!(condition = kind, status, reason, "condition changed");
 }

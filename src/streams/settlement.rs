@@ -64,6 +64,18 @@ pub enum Settlement {
     },
 }
 
+impl Settlement {
+    /// Its name, as reports and logs give it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Commit { .. } => "Commit",
+            Self::RetryAfter { .. } => "RetryAfter",
+            Self::DeadLetter { .. } => "DeadLetter",
+            Self::Release { .. } => "Release",
+        }
+    }
+}
+
 /// One entry and its settlement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {

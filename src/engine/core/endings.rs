@@ -8,7 +8,7 @@ use crate::engine::letter_context::Reason;
 use crate::engine::outcome::{Failure, Outcome};
 use crate::engine::settle::{self, Standing};
 use crate::streams::{
-    Error, MAX_BATCH, Place, Refusal, RefusalReason, Settle, Settled, Settlement,
+    EntryId, Error, MAX_BATCH, Place, Refusal, RefusalReason, Settle, Settled, Settlement, letter,
 };
 
 /// Connections that break within this time of the first one broke together.
@@ -31,7 +31,7 @@ impl Core {
         self.leave_solitude(place, Some((since, now)));
         match outcome {
             Outcome::Unavailable { reason } => {
-                if self.breaker.is_closed() {
+                if self.breaker.is_well() {
                     self.fact(Fact::BreakerOpened(reason));
                 }
                 self.breaker.trip(reason, now);
@@ -59,6 +59,10 @@ impl Core {
     }
 
     fn note_outcome(&mut self, place: Place, outcome: &Outcome, took: Duration, now: Duration) {
+        let Some(origin) = self.held.get(place).map(|held| held.entry.meta.origin) else {
+            return;
+        };
+        let was_well = self.breaker.is_well();
         let was_failing = self.throttle.is_throttling();
         let concurrency = self.config.delivery.concurrency;
         let (name, error_type) = self.tallies.ended(outcome, took);
@@ -83,8 +87,11 @@ impl Core {
         if was_failing != self.throttle.is_throttling() {
             self.fact(Fact::FailingAll(!was_failing));
         }
+        if !was_well && self.breaker.is_well() {
+            self.fact(Fact::BreakerClosed);
+        }
         self.fact(Fact::Ended {
-            place,
+            origin,
             outcome: name,
             took,
             error_type,
@@ -226,7 +233,7 @@ impl Core {
             Settled::AlreadyDone => self.finish(place, &settling.settlement, now, !doubtful),
             // The reply to an earlier try was lost: that try went through.
             Settled::NotOurs if doubtful => self.finish(place, &settling.settlement, now, false),
-            Settled::NotOurs => self.lose(place),
+            Settled::NotOurs => self.contest(place),
             Settled::Refused(refusal) => self.refuse(place, settling, refusal, now),
         }
     }
@@ -250,7 +257,13 @@ impl Core {
         };
         self.memory_full &= !adds(how);
         self.tallies.settled(kind);
-        self.fact(Fact::Settled { place, kind });
+        self.fact(Fact::Settled {
+            origin: held.entry.meta.origin,
+            kind,
+        });
+        if let Settlement::DeadLetter { context } = how {
+            self.fact(dead_lettered(held.entry.meta.origin, context));
+        }
         if was_blocked && self.held.blocked() == 0 {
             self.memory_full = false;
             self.fact(Fact::Unblocked);
@@ -260,6 +273,13 @@ impl Core {
                 self.skip(twin);
             }
         }
+    }
+
+    /// It is not pending here: taken, settled, trimmed, or not delivered yet to a group that was re-created. The renewal
+    /// tells which.
+    fn contest(&mut self, place: Place) {
+        self.change_settling(place, |settling| settling.sent = false);
+        self.due.renew = Duration::ZERO;
     }
 
     fn refuse(&mut self, place: Place, settling: Settling, refusal: Refusal, now: Duration) {
@@ -277,8 +297,10 @@ impl Core {
             .as_ref()
             .is_none_or(|(before, _)| *before != refusal);
         if first_time {
+            let settlement = settling.settlement.name();
             self.fact(Fact::Refused {
                 place,
+                settlement,
                 refusal: refusal.clone(),
             });
         }
@@ -344,6 +366,19 @@ impl Core {
                 change(settling);
             }
         });
+    }
+}
+
+fn dead_lettered(origin: EntryId, context: &[(String, String)]) -> Fact {
+    let get = |name: &str| {
+        let pair = context.iter().find(|(known, _)| known == name);
+        pair.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    Fact::DeadLettered {
+        origin,
+        reason: get(letter::REASON),
+        error_type: get(letter::ERROR_TYPE),
+        error: get(letter::ERROR),
     }
 }
 

@@ -83,7 +83,10 @@ impl Core {
         self.out.reclaim = 0;
         if page.lost > 0 {
             self.tallies.lost += page.lost;
-            self.fact(Fact::Lost(page.lost));
+            self.fact(Fact::Lost {
+                entries: page.lost,
+                pending: true,
+            });
         }
         let new = page
             .claimed

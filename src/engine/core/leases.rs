@@ -60,7 +60,9 @@ impl Core {
         };
         let visibility = self.config.delivery.visibility_timeout;
         let age = sent_at.saturating_sub(self.lease_good_at);
-        if age > visibility * 2 / 3 {
+        // After an outage it says nothing of this machine.
+        let was_renewed = self.session().is_some_and(|session| session.renewed);
+        if was_renewed && age > visibility * 2 / 3 {
             self.tallies.leases_late += 1;
             self.fact(Fact::LeaseLate);
         }
@@ -79,15 +81,18 @@ impl Core {
         }
     }
 
+    /// What could not be written while nobody knew whose it is, is written now.
     fn found_held(&mut self, place: Place) {
         self.held.update(place, |held| held.hold = Hold::Leased);
-        // A count that could not be written while the entry was held is written again.
-        if self
-            .held
-            .get(place)
-            .is_some_and(|held| matches!(held.phase, Phase::Starting { .. }))
-        {
-            self.to_count.push(place);
+        match self.held.get(place).map(|held| &held.phase) {
+            Some(Phase::Starting { .. }) => self.to_count.push(place),
+            Some(Phase::Settling(settling)) if !settling.sent && settling.refused.is_none() => {
+                self.to_settle.push_back(place);
+            }
+            Some(
+                Phase::Waiting | Phase::Running { .. } | Phase::Limbo { .. } | Phase::Settling(_),
+            )
+            | None => {}
         }
     }
 
@@ -104,6 +109,7 @@ impl Core {
             self.finish_doubtful(place, now);
         } else if lease_was_good {
             self.held.update(place, |held| held.hold = Hold::Gone);
+            self.to_settle.push_back(place);
             if let Some(Phase::Starting { alone }) = self.held.get(place).map(|h| h.phase.clone()) {
                 self.begin(place, alone, now);
             }

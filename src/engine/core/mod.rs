@@ -303,7 +303,8 @@ impl Core {
 
     /// What may be held beside each other now.
     fn capacity(&self) -> usize {
-        self.throttle.limit(self.config.delivery.concurrency)
+        self.throttle
+            .limit(self.breaker.limit(self.config.delivery.concurrency))
     }
 
     /// Slots that are neither taken nor promised to a read or a claim under way.

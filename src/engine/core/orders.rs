@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::engine::outcome::UnavailableReason;
 use crate::engine::session::SessionEnd;
 use crate::streams::{
-    Entry, IdempotencyKey, Opened, Place, ReclaimCursor, Refusal, SetCount, Settle,
+    Entry, EntryId, IdempotencyKey, Opened, Place, ReclaimCursor, Refusal, SetCount, Settle,
 };
 
 /// Something to do. What comes back is told to the [`Core`] by the method named.
@@ -76,8 +76,8 @@ pub struct Call {
 pub enum Fact {
     /// A run ended.
     Ended {
-        /// The entry.
-        place: Place,
+        /// The entry's id in the source stream.
+        origin: EntryId,
         /// `Done`, `Retry`, ...
         outcome: &'static str,
         /// How long it ran.
@@ -87,17 +87,33 @@ pub enum Fact {
     },
     /// An entry was settled.
     Settled {
-        /// The entry.
-        place: Place,
+        /// Its id in the source stream.
+        origin: EntryId,
         /// What became of it.
         kind: SettledKind,
+    },
+    /// An entry is among the dead letters now.
+    DeadLettered {
+        /// Its id in the source stream.
+        origin: EntryId,
+        /// Why.
+        reason: String,
+        /// The type of its last error.
+        error_type: String,
+        /// The text of that error.
+        error: String,
     },
     /// An entry waited so long from its adding to its first start.
     Waited(Duration),
     /// Entries of silent workers were claimed.
     Reclaimed(u64),
     /// Entries were trimmed before anybody was done with them.
-    Lost(u64),
+    Lost {
+        /// How many.
+        entries: u64,
+        /// They had been delivered, and were pending.
+        pending: bool,
+    },
     /// Due entries were moved to `P:retry`.
     Promoted(u64),
     /// An entry was taken from this worker, or settled elsewhere.
@@ -108,6 +124,8 @@ pub enum Fact {
     Refused {
         /// The entry.
         place: Place,
+        /// What was refused: `Commit`, `RetryAfter`, `DeadLetter`.
+        settlement: &'static str,
         /// The key and the reason.
         refusal: Refusal,
     },

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Core;
 use super::held::Phase;
 use crate::engine::report::{BreakerReport, RefusedReport, Report, millis};
-use crate::streams::{Refusal, Settlement};
+use crate::streams::Refusal;
 
 impl Core {
     /// The report of this moment.
@@ -52,7 +52,7 @@ impl Core {
             let Some((refusal, since)) = &settling.refused else {
                 continue;
             };
-            let key = (refusal.key.clone(), name_of(&settling.settlement));
+            let key = (refusal.key.clone(), settling.settlement.name());
             let (_, count, oldest) = found.entry(key).or_insert((refusal.clone(), 0, *since));
             *count += 1;
             *oldest = (*oldest).min(*since);
@@ -80,14 +80,5 @@ impl Core {
             }
         });
         since.min().map(|since| now.saturating_sub(since))
-    }
-}
-
-fn name_of(settlement: &Settlement) -> &'static str {
-    match settlement {
-        Settlement::Commit { .. } => "Commit",
-        Settlement::RetryAfter { .. } => "RetryAfter",
-        Settlement::DeadLetter { .. } => "DeadLetter",
-        Settlement::Release { .. } => "Release",
     }
 }

@@ -745,3 +745,47 @@ fn a_worker_never_wakes_without_reason() {
     }
     assert!(turns < 100, "{turns} turns in a minute of idleness");
 }
+
+#[test]
+fn a_settlement_that_finds_no_owner_waits_for_the_entry_to_be_delivered_again() {
+    let mut bench = Bench::new();
+    bench.deliver(&[(1, "a")]);
+    assert_eq!(bench.calls(), [1]);
+    bench.answer(1, done());
+    assert!(bench.has(|order| matches!(order, Order::Settle(_))));
+    bench
+        .core
+        .settled(&[place(1)], Ok(vec![Settled::NotOurs]), bench.now);
+    let orders = bench.core.orders(bench.now);
+    assert!(orders.contains(&Order::Renew(vec![place(1)])), "{orders:?}");
+    let undelivered = Ok(vec![LeaseState::Undelivered]);
+    bench
+        .core
+        .renewed(&[place(1)], undelivered, bench.now, bench.now);
+    bench.turn();
+    assert!(!bench.has(|order| matches!(order, Order::Settle(_) | Order::Call(_))));
+    bench.deliver(&[(1, "a")]);
+    assert_eq!(bench.calls(), NONE, "it is not started again");
+    assert_eq!(bench.settle().len(), 1);
+}
+
+#[test]
+fn a_settlement_that_finds_no_owner_is_given_up_when_another_has_the_entry() {
+    let mut bench = Bench::new();
+    bench.deliver(&[(1, "a")]);
+    bench.answer(1, done());
+    assert!(bench.has(|order| matches!(order, Order::Settle(_))));
+    bench
+        .core
+        .settled(&[place(1)], Ok(vec![Settled::NotOurs]), bench.now);
+    bench.core.orders(bench.now);
+    bench.core.renewed(
+        &[place(1)],
+        Ok(vec![LeaseState::Stolen]),
+        bench.now,
+        bench.now,
+    );
+    bench.turn();
+    assert_eq!(bench.core.held_entries(), 0);
+    assert_eq!(bench.core.tallies().leases_lost, 1);
+}

@@ -247,7 +247,10 @@ impl Core {
             Ok(Reported { lost, .. }) => {
                 if lost > 0 {
                     self.tallies.lost += lost;
-                    self.fact(Fact::Lost(lost));
+                    self.fact(Fact::Lost {
+                        entries: lost,
+                        pending: false,
+                    });
                 }
                 if let Link::Up(session) = &mut self.link {
                     session.reported = true;
@@ -287,9 +290,9 @@ impl Core {
     /// A probe came back.
     pub fn probed(&mut self, result: Result<(), UnavailableReason>, now: Duration) {
         self.out.end(Task::Probe);
-        let was_open = !self.breaker.is_closed();
+        let was_well = self.breaker.is_well();
         self.breaker.probed(result, now);
-        if was_open && self.breaker.is_closed() {
+        if !was_well && self.breaker.is_well() {
             self.fact(Fact::BreakerClosed);
         }
     }

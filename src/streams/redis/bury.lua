@@ -3,6 +3,9 @@
 if not redis.call('ZSCORE', KEYS[1], ARGV[2]) then
   return 0
 end
+if redis.acl_check_cmd and not redis.acl_check_cmd('ZREM', KEYS[1], 'member') then
+  return redis.error_reply('NOPERM no permission to run ZREM on the delayed set')
+end
 local add = { 'XADD', KEYS[2] }
 if tonumber(ARGV[1]) > 0 then
   add[3], add[4], add[5] = 'MAXLEN', '~', ARGV[1]

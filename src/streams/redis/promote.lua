@@ -5,6 +5,11 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local moved, odd = 0, {}
 
+-- Who may add and not remove would add again at every try (7.0 can tell).
+if redis.acl_check_cmd and not redis.acl_check_cmd('ZREM', KEYS[1], 'member') then
+  return redis.error_reply('NOPERM no permission to run ZREM on the delayed set')
+end
+
 -- salt, meta, then names and values in turn, all of them strings; nil if it is anything else.
 local function decode(member)
   local read, parts, more = pcall(cmsgpack.unpack, member)

@@ -6,6 +6,9 @@ local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
 if #found == 0 then
   return 0
 end
+if redis.acl_check_cmd and not redis.acl_check_cmd('XDEL', KEYS[1], '0-0') then
+  return redis.error_reply('NOPERM no permission to run XDEL on the dead letters')
+end
 local pairs_of_letter = found[1][2]
 local at = 1
 while pairs_of_letter[at] ~= 'fields' do

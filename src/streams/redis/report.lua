@@ -38,10 +38,13 @@ end
 -- What was trimmed before delivery. entries-read may keep missing earlier gaps (7.0), or may be corrected when the
 -- group reads on (later): `trimmed` is what it misses already, known exactly whenever the group has caught up.
 local added, read, first = stream['entries-added'], ours['entries-read'], stream['first-entry']
-local trimmed = tonumber(redis.call('HGET', KEYS[3], 'trimmed') or '0') or 0
-local lost, unknown = 0, false
+local before = tonumber(redis.call('HGET', KEYS[3], 'trimmed') or '')
+local trimmed, lost, unknown = before or 0, 0, false
 if not earlier(delivered, last) then
-  trimmed = added and read and added - read or 0
+  local gap = added and read and math.max(added - read, 0) or 0
+  -- What it misses more than at the last report was trimmed and passed by in between.
+  lost = before and math.max(gap - before, 0) or 0
+  trimmed = gap
 elseif not first or earlier(delivered, first[1]) then
   if added and read then
     local gap = math.max(added - read - stream.length, 0)

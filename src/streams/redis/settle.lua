@@ -2,6 +2,21 @@
 -- whose first write is an ack would have its later adds let in.
 local acked = { {}, {} }
 
+-- A user who may add and not acknowledge would add again at every try: nothing is begun then (7.0 can tell).
+local function forbidden(...)
+  return redis.acl_check_cmd and not redis.acl_check_cmd(...)
+end
+
+for lane = 1, 2 do
+  local asked = ARGV[1 + 2 * lane] ~= ''
+  if asked and forbidden('XACK', KEYS[lane], group, '0-0') then
+    return redis.error_reply('NOPERM no permission to run XACK on the stream of an entry')
+  end
+  if asked and lane == 2 and forbidden('XDEL', KEYS[2], '0-0') then
+    return redis.error_reply('NOPERM no permission to run XDEL on the retry stream')
+  end
+end
+
 -- Where the next values lie in ARGV, as { first, width }: values are never copied for an entry that is not ours.
 local function take_values()
   local width = tonumber(take())
