@@ -114,7 +114,11 @@ impl Simulation {
             starts: Arc::default(),
         };
         let server = MemoryServer::new(move || epoch + clock.now());
-        let limit = if seed.is_multiple_of(2) { LIMITS[0] } else { LIMITS[1] };
+        let limit = if seed.is_multiple_of(2) {
+            LIMITS[0]
+        } else {
+            LIMITS[1]
+        };
         Self {
             clock,
             server,
