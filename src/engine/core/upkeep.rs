@@ -7,7 +7,7 @@ use super::starts::PARKED_FOR;
 use super::{Core, Fact, Link, Order, Session, Task};
 use crate::engine::outcome::UnavailableReason;
 use crate::engine::session::{Limits, SessionEnd};
-use crate::streams::{Error, MAX_BATCH, Opened, Promoted, ReclaimCursor, Reclaimed, Reported};
+use crate::streams::{Error, Opened, Promoted, ReclaimCursor, Reclaimed, Reported};
 use crate::worker_config::WorkerConfig;
 
 /// Promotion looks again after this long at most: another worker may have delayed an entry.
@@ -21,6 +21,9 @@ const PAGES_PER_TICK: usize = 10;
 
 /// Entries of one reclaim page, and so the most that one can claim.
 const PAGE: usize = 100;
+
+/// So many finished entries may wait for their commit (or as many as there are slots): then nothing more is read.
+const UNCOMMITTED: usize = 8;
 
 /// Full server, or another passing refusal of upkeep: it is tried again after this long.
 const UPKEEP_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -74,7 +77,8 @@ impl Core {
                 self.reading.empty = false;
                 self.due.promote = now;
                 self.due.report = now;
-                self.unsafe_eviction = opened.unsafe_eviction;
+                self.unsafe_eviction.clone_from(&opened.unsafe_eviction);
+                self.opened = Some(opened);
             }
             Err(error) => self.end_session(&error, Duration::ZERO, now),
         }
@@ -98,6 +102,7 @@ impl Core {
             connect_timeout: connect_timeout(&self.config),
         };
         let wait = self.history.wait(end, lived, limits, self.random.f64());
+        self.opened = None;
         self.link = Link::Down {
             retry_at: now + wait,
         };
@@ -187,7 +192,7 @@ impl Core {
         if self.out.read.is_some()
             || free == 0
             || (reclaiming && self.session().is_some_and(|session| session.reported))
-            || self.held.uncommitted() > 2 * MAX_BATCH.max(self.config.delivery.concurrency)
+            || self.held.uncommitted() >= UNCOMMITTED.max(self.config.delivery.concurrency)
         {
             return;
         }

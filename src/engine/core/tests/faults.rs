@@ -36,7 +36,18 @@ fn renew_with(bench: &mut Bench, f: impl Fn(u64) -> LeaseState) {
                     bench.core.counted(&c, Ok(ok), now);
                     bench.seen.push(Order::SetCounts(c));
                 }
-                o => bench.perform(o),
+                o @ (Order::Connect
+                | Order::ReadRetry { .. }
+                | Order::Read { .. }
+                | Order::Unblock
+                | Order::Reclaim { .. }
+                | Order::Call(_)
+                | Order::Cancel(_)
+                | Order::Settle(_)
+                | Order::Promote
+                | Order::Report
+                | Order::Retire { .. }
+                | Order::Probe) => bench.perform(o),
             }
         }
     }
@@ -242,7 +253,7 @@ fn connections_that_break_together_during_a_drain_make_suspects_too() {
             Settlement::RetryAfter { meta, .. } | Settlement::Release { meta } => {
                 (*id, meta.crashes, meta.suspect)
             }
-            _ => panic!(),
+            Settlement::Commit { .. } | Settlement::DeadLetter { .. } => panic!("{s:?}"),
         })
         .collect();
     assert!(
