@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -32,18 +32,20 @@ pub(super) enum NoServer {
     NotInstalled,
     #[error("cannot start redis-server")]
     CannotStart(#[from] io::Error),
+    #[error("the redis-server that was started has ended: {0}")]
+    Ended(ExitStatus),
     #[error("the redis-server that was started ({0}) does not answer")]
     Silent(SocketAddr),
 }
 
 impl EphemeralServer {
     pub(super) async fn start(clock: Clock) -> Result<Self, NoServer> {
-        // The port is free at this moment; another process may take it, and then the server ends at once and is missed.
+        // The port is free at this moment. If another process takes it first, the server ends at once.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
             .local_addr()?
             .port();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let process = Command::new("redis-server")
+        let mut process = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args([
                 "--save",
@@ -72,7 +74,13 @@ impl EphemeralServer {
             if clock.now() >= deadline {
                 return Err(NoServer::Silent(address));
             }
+            if let Some(status) = process.try_wait()? {
+                return Err(NoServer::Ended(status));
+            }
             clock.until(clock.now() + ASKED_EVERY).await;
+        }
+        if let Some(status) = process.try_wait()? {
+            return Err(NoServer::Ended(status));
         }
         Ok(Self {
             address,

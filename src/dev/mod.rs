@@ -21,7 +21,7 @@ use crate::serve::{self, CannotListen, Endpoints};
 use crate::shutdown::Shutdown;
 use crate::stage::{HandlerSpec, Stage};
 use crate::streams::redis::RedisBroker;
-use crate::streams::{Broker, ConsumerName, Credentials, NoPrefix};
+use crate::streams::{Broker, ConsumerName, Credentials, Error, NoPrefix};
 use crate::worker_config::WorkerConfig;
 
 mod ephemeral;
@@ -56,6 +56,8 @@ enum Failure {
     Listen(#[from] CannotListen),
     #[error(transparent)]
     Input(#[from] BadInput),
+    #[error(transparent)]
+    NotFed(#[from] NotFed),
     #[error(
         "spec.redis.auth names secrets, and --redis spec has none to put in their place: set REDIS_PASSWORD (and REDIS_USERNAME)"
     )]
@@ -66,10 +68,19 @@ enum Failure {
     Keys(#[from] NoPrefix),
     #[error("the handler's path cannot be asked for")]
     Path(#[from] engine::handler::http::InvalidPath),
-    #[error("metrics cannot be registered")]
-    Metrics(#[from] prometheus::Error),
+    #[error(transparent)]
+    Engine(#[from] engine::Failed),
     #[error("cannot print the summary")]
     Print(#[source] std::io::Error),
+}
+
+/// Why the input was not added, or not all of it.
+#[derive(Debug, thiserror::Error)]
+enum NotFed {
+    #[error(transparent)]
+    Input(#[from] BadInput),
+    #[error("the server takes no entry of the input")]
+    Refused(#[source] Error),
 }
 
 impl Failure {
@@ -79,10 +90,11 @@ impl Failure {
             Self::Server(_)
             | Self::Listen(_)
             | Self::Input(_)
+            | Self::NotFed(_)
             | Self::Signals(_)
             | Self::Keys(_)
             | Self::Path(_)
-            | Self::Metrics(_)
+            | Self::Engine(_)
             | Self::Print(_) => ExitCode::FAILURE,
         }
     }
@@ -146,7 +158,7 @@ async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
     shutdown.drain.cancel();
     let fed = companion.await.unwrap_or(Ok(()));
     print(summary, args.output).map_err(Failure::Print)?;
-    fed.map_err(Failure::Input)
+    Ok(fed?)
 }
 
 fn read_manifest(path: &Path) -> Result<Stage, Failure> {
@@ -257,7 +269,7 @@ async fn accompany(
     until_idle: bool,
     shutdown: Shutdown,
     clock: Clock,
-) -> Result<(), BadInput> {
+) -> Result<(), NotFed> {
     let work = async {
         if let Some(mut entries) = entries
             && let Err(error) = feed(&broker, &mut entries, clock).await
@@ -277,13 +289,23 @@ async fn accompany(
     }
 }
 
-async fn feed(broker: &RedisBroker, entries: &mut Entries, clock: Clock) -> Result<(), BadInput> {
+async fn feed(broker: &RedisBroker, entries: &mut Entries, clock: Clock) -> Result<(), NotFed> {
     let mut added = 0_u64;
     while let Some(fields) = entries.next().await? {
         // A Redis that is not there (yet) is waited for. An add whose reply was lost is made again: at least once.
         while let Err(error) = broker.add(&fields).await {
-            tracing::debug!(%error, "an entry could not be added yet");
-            clock.until(clock.now() + ADDS_AGAIN_AFTER).await;
+            match error {
+                Error::Denied { .. } | Error::WrongType { .. } | Error::Protocol { .. } => {
+                    return Err(NotFed::Refused(error));
+                }
+                Error::Disconnected { .. }
+                | Error::Unreachable { .. }
+                | Error::AuthenticationFailed { .. }
+                | Error::GroupMissing { .. }
+                | Error::ReadOnly
+                | Error::Loading { .. }
+                | Error::Full => clock.until(clock.now() + ADDS_AGAIN_AFTER).await,
+            }
         }
         added += 1;
     }

@@ -20,6 +20,8 @@ pub struct Breaker {
     open: Option<Open>,
     /// Probes or calls that failed since the last answer.
     failures: u32,
+    /// When it opened first, since the last answer.
+    down_since: Option<Duration>,
     /// A probe went well and proves little: one entry at a time, until a call is answered.
     on_trial: bool,
 }
@@ -37,6 +39,7 @@ impl Breaker {
     pub fn trip(&mut self, reason: UnavailableReason, now: Duration) {
         if self.open.is_none() {
             self.failures += 1;
+            self.down_since.get_or_insert(now);
             let probe_at = now + probe_wait(self.failures);
             self.open = Some(Open {
                 since: now,
@@ -50,6 +53,9 @@ impl Breaker {
     pub fn answered(&mut self) {
         self.failures = 0;
         self.on_trial = false;
+        if self.open.is_none() {
+            self.down_since = None;
+        }
     }
 
     /// A probe came back.
@@ -59,6 +65,9 @@ impl Breaker {
             Ok(()) => {
                 // A program that keeps exiting can be started; only an answer tells that it stays.
                 self.on_trial = open.reason == UnavailableReason::ProcessExiting;
+                if !self.on_trial {
+                    self.down_since = None;
+                }
                 self.open = None;
             }
             Err(reason) => {
@@ -93,6 +102,11 @@ impl Breaker {
         self.open.map(|open| (open.since, open.reason))
     }
 
+    /// Since when nothing shows that the handler helps, over probes that went well and calls that did not.
+    pub fn down_since(&self) -> Option<Duration> {
+        self.down_since
+    }
+
     /// When to probe next; `None` while closed.
     pub fn probe_at(&self) -> Option<Duration> {
         self.open.map(|open| open.probe_at)
@@ -122,7 +136,7 @@ impl Throttle {
     /// A run ended in an error; `wait` is the backoff of that many consecutive failures (from 1).
     pub fn failed(&mut self, now: Duration, wait: impl FnOnce(u32) -> Duration) {
         self.in_a_row += 1;
-        if self.in_a_row < FAILING_AFTER {
+        if self.in_a_row < FAILING_AFTER && self.limit.is_none() {
             return;
         }
         self.limit = Some(1);

@@ -65,6 +65,17 @@ pub struct Surroundings {
     pub shutdown: Shutdown,
 }
 
+/// Why a worker could not begin, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// Metrics of this name are registered already.
+    #[error("metrics cannot be registered")]
+    Metrics(#[from] prometheus::Error),
+    /// A part of it panicked.
+    #[error(transparent)]
+    Broken(#[from] worker::Broken),
+}
+
 /// What this process did, entry by entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -128,14 +139,14 @@ pub fn settings(config: &WorkerConfig, consumer: ConsumerName) -> Result<Setting
 /// nothing: they are waited out, and shown in logs, metrics and the report.
 ///
 /// # Errors
-/// Metrics of this name are registered already.
+/// [`Failed`], where the engine itself is at fault.
 pub async fn run<B: Broker, H: Handler>(
     config: WorkerConfig,
     broker: Arc<B>,
     handler: H,
     identity: &Identity,
     around: Surroundings,
-) -> Result<Summary, prometheus::Error> {
+) -> Result<Summary, Failed> {
     let Surroundings {
         clock,
         registry,
@@ -159,6 +170,6 @@ pub async fn run<B: Broker, H: Handler>(
     let config = Arc::new(config);
     let core = Core::new(Arc::clone(&config), writer, birth);
     let worker = worker::Worker::new((broker, Arc::new(handler)), config, core, clock, observer);
-    let core = worker.run(&shutdown).await;
+    let core = worker.run(&shutdown).await?;
     Ok(Summary::from(core.tallies()))
 }

@@ -44,10 +44,6 @@ pub struct Observer {
     /// Conditions as last said.
     conditions: BTreeMap<&'static str, (bool, &'static str)>,
     last_end: Option<SessionEnd>,
-    /// The order to stop at once was carried out.
-    pub(super) aborting: bool,
-    /// A task of the engine panicked.
-    pub(super) broken: bool,
 }
 
 impl Observer {
@@ -59,8 +55,6 @@ impl Observer {
             slots,
             conditions: BTreeMap::new(),
             last_end: None,
-            aborting: false,
-            broken: false,
         }
     }
 

@@ -122,9 +122,12 @@ pub struct Report {
     pub settled: BTreeMap<String, u64>,
     /// Entries held.
     pub held: usize,
-    /// The longest time that an entry has been running.
+    /// The longest time that an entry has been held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_held_ms: Option<u64>,
+    /// The longest time that an entry has been running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_running_ms: Option<u64>,
     /// Entries claimed from silent workers.
     pub reclaimed: u64,
     /// Entries trimmed before anybody was done with them, as seen by this worker.
@@ -199,6 +202,7 @@ impl Report {
                 .collect(),
             held: 0,
             oldest_held_ms: None,
+            oldest_running_ms: None,
             reclaimed: tallies.reclaimed,
             lost: tallies.lost,
             leases_lost: tallies.leases_lost,

@@ -16,6 +16,9 @@ const BUSY_FOR: Duration = Duration::from_secs(3600);
 /// A `Retry-After` is obeyed up to this, or up to `retry.maxDelay` where that is longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
+/// What a handler asks for is not less than this.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
+
 /// What the guard says of an entry that waits for its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
@@ -187,7 +190,7 @@ fn retry(
             writer,
         );
     }
-    let delay = after.map_or_else(
+    let delay = asked(after).map_or_else(
         || backoff(&config.retry, attempts, at.jitter),
         |asked| asked.min(longest_wait(&config.retry)),
     );
@@ -211,7 +214,7 @@ fn busy(
     if u128::from(at.now_ms.saturating_sub(since)) >= BUSY_FOR.as_millis() {
         return retry(at, error, after, config, writer);
     }
-    let delay = after
+    let delay = asked(after)
         .unwrap_or(config.retry.initial_delay)
         .min(longest_wait(&config.retry));
     let meta = Meta {
@@ -249,6 +252,13 @@ fn meta_after(at: &Standing<'_>, error_type: String) -> Meta {
         last_error: Some(error_type),
         ..at.entry.meta.clone()
     }
+}
+
+/// A wait of nothing (or a date that has passed) asks for none: at once would be a hot loop.
+fn asked(after: Option<Duration>) -> Option<Duration> {
+    after
+        .filter(|wait| !wait.is_zero())
+        .map(|wait| wait.max(SHORTEST_WAIT))
 }
 
 fn longest_wait(policy: &RetryPolicy) -> Duration {

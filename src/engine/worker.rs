@@ -44,6 +44,7 @@ enum Event {
     },
     Answered {
         place: Place,
+        run: u64,
         outcome: Outcome,
     },
     Settled {
@@ -65,6 +66,11 @@ enum Event {
     Probed(Result<(), UnavailableReason>),
 }
 
+/// A task of the engine panicked; what is wrong is in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a part of the engine failed: this is a bug, and the log tells more")]
+pub struct Broken;
+
 /// One worker at work.
 pub struct Worker<B, H> {
     broker: Arc<B>,
@@ -73,8 +79,12 @@ pub struct Worker<B, H> {
     core: Core,
     clock: Clock,
     observer: Observer,
-    tasks: JoinSet<Event>,
-    running: HashMap<Place, CancellationToken>,
+    tasks: JoinSet<(u64, Event)>,
+    running: HashMap<u64, CancellationToken>,
+    /// The order to stop at once was carried out.
+    aborting: bool,
+    /// A task of the engine panicked.
+    broken: bool,
 }
 
 impl<B: Broker, H: Handler> Worker<B, H> {
@@ -95,11 +105,16 @@ impl<B: Broker, H: Handler> Worker<B, H> {
             observer,
             tasks: JoinSet::new(),
             running: HashMap::new(),
+            aborting: false,
+            broken: false,
         }
     }
 
     /// Works until the order to stop was carried out; gives the core back for its counts.
-    pub async fn run(mut self, stop: &Shutdown) -> Core {
+    ///
+    /// # Errors
+    /// [`Broken`] if a task of the engine panicked: then it drained, at once.
+    pub async fn run(mut self, stop: &Shutdown) -> Result<Core, Broken> {
         loop {
             let now = self.clock.now();
             for order in self.core.orders(now) {
@@ -113,7 +128,7 @@ impl<B: Broker, H: Handler> Worker<B, H> {
             tokio::select! {
                 Some(done) = self.tasks.join_next() => self.tell(done),
                 () = self.clock.until(wake_at) => {}
-                () = stop.abort.cancelled(), if !self.observer.aborting => self.stop_now(true),
+                () = stop.abort.cancelled(), if !self.aborting => self.stop_now(true),
                 () = stop.drain.cancelled(), if !self.core.is_draining() => self.stop_now(false),
             }
             // What else is ready now is told before anything is decided: batches grow by themselves.
@@ -122,17 +137,21 @@ impl<B: Broker, H: Handler> Worker<B, H> {
             }
         }
         self.handler.stop().await;
-        self.core
+        if self.broken {
+            Err(Broken)
+        } else {
+            Ok(self.core)
+        }
     }
 
     fn stop_now(&mut self, at_once: bool) {
-        self.observer.aborting |= at_once;
+        self.aborting |= at_once;
         self.core.drain(at_once, self.clock.now());
     }
 
     /// Carries one order out, in a task of its own.
     fn perform(&mut self, order: Order, now: Duration) {
-        let block = self.config.delivery.block_timeout;
+        let block = super::core::block_timeout(&self.config);
         match order {
             Order::ReadRetry { count } => self.read(count, None, now),
             Order::Read { count } => self.read(count, Some(block), now),
@@ -140,8 +159,8 @@ impl<B: Broker, H: Handler> Worker<B, H> {
             Order::Report => self.report(now),
             Order::Retire { own } => self.retire(own),
             Order::Call(call) => self.call(call),
-            Order::Cancel(place) => {
-                if let Some(cancel) = self.running.get(&place) {
+            Order::Cancel(run) => {
+                if let Some(cancel) = self.running.get(&run) {
                     cancel.cancel();
                 }
             }
@@ -185,7 +204,8 @@ impl<B: Broker, H: Handler> Worker<B, H> {
     }
 
     fn spawn(&mut self, task: impl Future<Output = Event> + Send + 'static) {
-        self.tasks.spawn(task);
+        let session = self.core.session_number();
+        self.tasks.spawn(async move { (session, task.await) });
     }
 
     /// One exchange with the broker, in a task of its own.
@@ -271,7 +291,7 @@ impl<B: Broker, H: Handler> Worker<B, H> {
     }
 
     fn call(&mut self, call: Call) {
-        let place = call.entry.place;
+        let (place, run) = (call.entry.place, call.run);
         let timeout = self.config.delivery.handler_timeout;
         let start = Start {
             deadline: self.clock.wall(self.clock.now() + timeout),
@@ -283,28 +303,33 @@ impl<B: Broker, H: Handler> Worker<B, H> {
             fresh: call.fresh,
         };
         let cancel = CancellationToken::new();
-        self.running.insert(place, cancel.clone());
+        self.running.insert(run, cancel.clone());
         let handler = Arc::clone(&self.handler);
         self.spawn(async move {
             // A panic of an embedded handler is a crash of its entry, not of the worker.
             let outcome = super::handler::caught(handler.call(start, cancel)).await;
-            Event::Answered { place, outcome }
+            Event::Answered {
+                place,
+                run,
+                outcome,
+            }
         });
     }
 
     /// Tells the core what came back.
-    fn tell(&mut self, done: Result<Event, tokio::task::JoinError>) {
+    fn tell(&mut self, done: Result<(u64, Event), tokio::task::JoinError>) {
         let now = self.clock.now();
-        let event = match done {
-            Ok(event) => event,
+        let (session, event) = match done {
+            Ok(told) => told,
             Err(error) => {
                 // Orders are never aborted: only a panic gets here, and a half-working worker must not go on.
                 tracing::error!(%error, "a task of the engine panicked: draining");
-                self.observer.broken = true;
+                self.broken = true;
                 self.core.drain(true, now);
                 return;
             }
         };
+        self.core.hear(session);
         match event {
             Event::Connected(result) => self.core.connected(result, now),
             Event::Arrived { retry_only, result } => match result {
@@ -317,9 +342,13 @@ impl<B: Broker, H: Handler> Worker<B, H> {
                 Err(error) => self.core.reclaim_failed(&error, now),
             },
             Event::Counted { sent, result } => self.core.counted(&sent, result, now),
-            Event::Answered { place, outcome } => {
-                self.running.remove(&place);
-                self.core.answered(place, outcome, now);
+            Event::Answered {
+                place,
+                run,
+                outcome,
+            } => {
+                self.running.remove(&run);
+                self.core.answered(place, run, outcome, now);
             }
             Event::Settled {
                 sent,

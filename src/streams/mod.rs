@@ -151,7 +151,8 @@ pub struct Opened {
 ///
 /// # Errors
 /// Every method returns the [`Error`] that ended the session; calls may then be repeated after [`Broker::connect`].
-/// Repeating a settlement whose reply was lost is safe: the second one answers [`Settled::NotOurs`].
+/// Repeating a settlement whose reply was lost is safe: the second one answers [`Settled::NotOurs`]. An `unowned` one
+/// has nothing to tell it by, so what it adds is added at least once.
 ///
 /// # Cancel safety
 /// None of the futures may be dropped before it is ready: an abandoned read leaves entries with nobody. A parked

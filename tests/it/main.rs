@@ -20,4 +20,6 @@ mod handlers;
 #[cfg(test)]
 mod manifests;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod support;

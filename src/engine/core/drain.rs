@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::held::{Held, Phase};
+use super::held::{Held, Hold, Phase};
 use super::{Core, Order, Task};
 use crate::streams::{Error, Meta, Place, Settlement};
 
@@ -71,6 +71,7 @@ impl Core {
         if self.out.read.is_some() && self.is_connected() {
             self.order_unblock(now);
         }
+        self.drop_undelivered();
         self.release_waiting();
         if now >= drain.deadline {
             self.cancel_running();
@@ -78,9 +79,32 @@ impl Core {
         let empty = self.held.is_empty() && self.out.read.is_none() && self.out.reclaim == 0;
         if now >= drain.hard || (empty && !self.is_connected()) {
             self.end_drain();
-        } else if empty && !self.out.has(Task::Retire) && self.may_act(now) {
+        } else if empty
+            && !self.out.has(Task::Retire)
+            && !self.out.has(Task::Report)
+            && self.may_act(now)
+        {
             self.out.begin(Task::Retire);
             self.orders.push(Order::Retire { own: true });
+        }
+    }
+
+    /// Whether this consumer's last order is out.
+    pub(super) fn is_retiring(&self) -> bool {
+        self.drain.is_some() && self.out.has(Task::Retire)
+    }
+
+    /// What a re-created group has yet to deliver is held by nobody: whoever reads it will run it.
+    fn drop_undelivered(&mut self) {
+        let undelivered: Vec<Place> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.hold == Hold::Undelivered)
+            .filter(|(_, held)| !matches!(held.phase, Phase::Running { .. }))
+            .map(|(place, _)| place)
+            .collect();
+        for place in undelivered {
+            self.held.remove(place);
         }
     }
 
@@ -106,7 +130,7 @@ impl Core {
         let waiting: Vec<(Place, Option<Meta>)> = self
             .held
             .iter()
-            .filter(|(_, held)| held.is_waiting())
+            .filter(|(_, held)| held.is_waiting() && held.hold != Hold::Undelivered)
             .map(|(place, held)| {
                 let ready = held.is_gone() || held.count == held.resting_count();
                 (place, ready.then(|| meta_of_release(held, max)))
@@ -121,19 +145,27 @@ impl Core {
     }
 
     fn cancel_running(&mut self) {
-        let running: Vec<Place> = self
+        let running: Vec<(Place, u64)> = self
             .held
             .iter()
-            .filter(|(_, held)| matches!(held.phase, Phase::Running { ending: false, .. }))
-            .map(|(place, _)| place)
+            .filter_map(|(place, held)| match held.phase {
+                Phase::Running {
+                    run, ending: false, ..
+                } => Some((place, run)),
+                Phase::Running { .. }
+                | Phase::Waiting
+                | Phase::Starting { .. }
+                | Phase::Limbo { .. }
+                | Phase::Settling(_) => None,
+            })
             .collect();
-        for place in running {
+        for (place, run) in running {
             self.held.update(place, |held| {
                 if let Phase::Running { ending, .. } = &mut held.phase {
                     *ending = true;
                 }
             });
-            self.orders.push(Order::Cancel(place));
+            self.orders.push(Order::Cancel(run));
         }
     }
 }

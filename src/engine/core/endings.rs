@@ -8,7 +8,8 @@ use crate::engine::letter_context::Reason;
 use crate::engine::outcome::{Failure, Outcome};
 use crate::engine::settle::{self, Standing};
 use crate::streams::{
-    EntryId, Error, MAX_BATCH, Place, Refusal, RefusalReason, Settle, Settled, Settlement, letter,
+    EntryId, Error, IdempotencyKey, MAX_BATCH, Place, Refusal, RefusalReason, Settle, Settled,
+    Settlement, letter,
 };
 
 /// Connections that break within this time of the first one broke together.
@@ -20,15 +21,23 @@ const REFUSED_LONGEST: Duration = Duration::from_secs(10);
 
 impl Core {
     /// The handler answered a call (or its process, connection or time ended).
-    pub fn answered(&mut self, place: Place, outcome: Outcome, now: Duration) {
-        let Some(Phase::Running { since, alone, .. }) =
-            self.held.get(place).map(|h| h.phase.clone())
+    pub fn answered(&mut self, place: Place, answered: u64, outcome: Outcome, now: Duration) {
+        self.ghosts.remove(&answered);
+        let Some(Phase::Running {
+            run, since, alone, ..
+        }) = self.phase_of(place)
         else {
-            // Its lease was lost meanwhile: the answer is of no use.
             return;
         };
+        if run != answered {
+            // Its lease was lost meanwhile: the answer is of no use.
+            return;
+        }
         self.note_outcome(place, &outcome, now.saturating_sub(since), now);
-        self.leave_solitude(place, Some((since, now)));
+        if alone {
+            // Then normal load has its turn, for as long.
+            self.solitary_not_before = now + now.saturating_sub(since);
+        }
         match outcome {
             Outcome::Unavailable { reason } => {
                 if self.breaker.is_well() {
@@ -43,7 +52,6 @@ impl Core {
                 alone: false,
             } if !alone && !self.was_only_one() => {
                 self.held.enter(place, Phase::Limbo { since: now, error });
-                self.limbo.push(place);
             }
             Outcome::Done { .. }
             | Outcome::Retry { .. }
@@ -55,7 +63,7 @@ impl Core {
 
     /// Whether nothing but the entry whose run just ended was with the handler.
     fn was_only_one(&self) -> bool {
-        self.held.active() <= 1 && self.limbo.is_empty()
+        self.held.active() <= 1 && self.held.limbo().is_empty()
     }
 
     fn note_outcome(&mut self, place: Place, outcome: &Outcome, took: Duration, now: Duration) {
@@ -118,17 +126,13 @@ impl Core {
 
     /// Connections that broke: one alone within a second was the culprit; of several each is a suspect.
     pub(super) fn resolve_limbo(&mut self, now: Duration) {
-        if self
-            .limbo_until()
-            .is_none_or(|until| now < until && self.drain.is_none())
-        {
+        if self.limbo_until().is_none_or(|until| now < until) {
             return;
         }
-        let places = std::mem::take(&mut self.limbo);
+        let places = self.held.limbo().clone();
         let several = places.len() > 1;
         for place in places {
-            let Some(Phase::Limbo { error, .. }) = self.held.get(place).map(|h| h.phase.clone())
-            else {
+            let Some(Phase::Limbo { error, .. }) = self.phase_of(place) else {
                 continue;
             };
             if several {
@@ -141,17 +145,25 @@ impl Core {
 
     /// When the breaks seen so far are judged.
     pub(super) fn limbo_until(&self) -> Option<Duration> {
-        let first = self
-            .limbo
+        let since = self
+            .held
+            .limbo()
             .iter()
-            .find_map(|place| match self.held.get(*place)?.phase {
-                Phase::Limbo { since, .. } => Some(since),
-                Phase::Waiting
-                | Phase::Starting { .. }
-                | Phase::Running { .. }
-                | Phase::Settling(_) => None,
+            .filter_map(|place| match self.phase_of(*place) {
+                Some(Phase::Limbo { since, .. }) => Some(since),
+                Some(
+                    Phase::Waiting
+                    | Phase::Starting { .. }
+                    | Phase::Running { .. }
+                    | Phase::Settling(_),
+                )
+                | None => None,
             });
-        first.map(|since| since + LIMBO_FOR)
+        since.min().map(|since| since + LIMBO_FOR)
+    }
+
+    pub(super) fn phase_of(&self, place: Place) -> Option<Phase> {
+        self.held.get(place).map(|held| held.phase.clone())
     }
 
     /// The charge of its run stands until it starts alone; with a limit of one there is no such start.
@@ -227,19 +239,33 @@ impl Core {
         let Phase::Settling(settling) = held.phase.clone() else {
             return;
         };
-        let doubtful = held.doubtful;
+        let (doubtful, key) = (held.doubtful, held.key.clone());
         match reply {
-            Settled::Applied => self.finish(place, &settling.settlement, now, false),
-            Settled::AlreadyDone => self.finish(place, &settling.settlement, now, !doubtful),
+            Settled::Applied | Settled::AlreadyDone => {
+                let skipped = reply == Settled::AlreadyDone && !doubtful;
+                self.finish(place, &settling.settlement, now, skipped);
+                if matches!(settling.settlement, Settlement::Commit { .. }) {
+                    self.skip_twins(&key);
+                }
+            }
             // The reply to an earlier try was lost: that try went through.
             Settled::NotOurs if doubtful => self.finish(place, &settling.settlement, now, false),
-            Settled::NotOurs => self.lose(place),
+            Settled::NotOurs => self.contest(place),
             Settled::Refused(refusal) => self.refuse(place, settling, refusal, now),
             // As after a lost reply; the next call meets the error that ended the session.
             Settled::Unanswered => {
                 self.held.update(place, |held| held.doubtful = true);
                 self.change_settling(place, |settling| settling.sent = false);
                 self.to_settle.push_front(place);
+            }
+        }
+    }
+
+    /// A commit that is known to have gone through has recorded its key.
+    fn skip_twins(&mut self, key: &IdempotencyKey) {
+        if self.keeps_ledger() {
+            for twin in self.held.waiting_twins(key) {
+                self.skip(twin);
             }
         }
     }
@@ -257,11 +283,9 @@ impl Core {
             Settlement::DeadLetter { .. } => SettledKind::DeadLettered,
             Settlement::Release { .. } => SettledKind::Released,
         };
-        let was_blocked = self.held.blocked() > 0;
         let Some(held) = self.held.remove(place) else {
             return;
         };
-        self.memory_full &= !adds(how);
         self.tallies.settled(kind);
         self.fact(Fact::Settled {
             origin: held.entry.meta.origin,
@@ -270,15 +294,13 @@ impl Core {
         if let Settlement::DeadLetter { context } = how {
             self.fact(dead_lettered(held.entry.meta.origin, context));
         }
-        if was_blocked && self.held.blocked() == 0 {
-            self.memory_full = false;
-            self.fact(Fact::Unblocked);
-        }
-        if matches!(kind, SettledKind::Done | SettledKind::Skipped) && self.keeps_ledger() {
-            for twin in self.held.waiting_twins(&held.key) {
-                self.skip(twin);
-            }
-        }
+    }
+
+    /// It is not pending here: taken, settled, trimmed, or not delivered yet to a group that was re-created. The renewal
+    /// tells which.
+    fn contest(&mut self, place: Place) {
+        self.change_settling(place, |settling| settling.sent = false);
+        self.due.renew = Duration::ZERO;
     }
 
     fn refuse(&mut self, place: Place, settling: Settling, refusal: Refusal, now: Duration) {
@@ -303,7 +325,6 @@ impl Core {
                 refusal: refusal.clone(),
             });
         }
-        self.memory_full |= refusal.reason == RefusalReason::OutOfMemory;
         let wait = REFUSED_FIRST
             .saturating_mul(1 << settling.refusals.min(10))
             .min(REFUSED_LONGEST);
@@ -351,9 +372,9 @@ impl Core {
         let Some(held) = self.held.remove(place) else {
             return;
         };
-        self.leave_solitude(place, None);
-        if matches!(held.phase, Phase::Running { .. }) {
-            self.orders.push(Order::Cancel(place));
+        if let Phase::Running { run, .. } = held.phase {
+            self.ghosts.insert(run, place);
+            self.orders.push(Order::Cancel(run));
         }
         self.tallies.leases_lost += 1;
         self.fact(Fact::LeaseLost(place));
@@ -378,15 +399,5 @@ fn dead_lettered(origin: EntryId, context: &[(String, String)]) -> Fact {
         reason: get(letter::REASON),
         error_type: get(letter::ERROR_TYPE),
         error: get(letter::ERROR),
-    }
-}
-
-/// Whether carrying it out writes anything beside the ack.
-fn adds(settlement: &Settlement) -> bool {
-    match settlement {
-        Settlement::Commit { outputs, key, .. } => !outputs.is_empty() || key.is_some(),
-        Settlement::RetryAfter { .. }
-        | Settlement::DeadLetter { .. }
-        | Settlement::Release { .. } => true,
     }
 }

@@ -1,12 +1,12 @@
 //! The entries a worker holds, by phase, with the counts that decide how much more it may take. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::outcome::Failure;
 use crate::engine::settle::{self, Guard};
-use crate::streams::{Entry, IdempotencyKey, Place, Refusal, Settlement};
+use crate::streams::{Entry, IdempotencyKey, Place, Refusal, RefusalReason, Settlement};
 
 /// One entry in this consumer's pending list.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Held {
     pub(super) base: u32,
     /// It ran beside others when their process died; the charge of that run stands until it starts alone.
     pub(super) suspect: bool,
+    /// When it was taken in.
+    pub(super) since: Duration,
     /// By what right it is held.
     pub(super) hold: Hold,
     /// A settlement was sent and its reply was lost: it may have been settled already.
@@ -46,6 +48,7 @@ pub(super) enum Phase {
     Starting { alone: bool },
     /// For the handler.
     Running {
+        run: u64,
         since: Duration,
         alone: bool,
         ending: bool,
@@ -125,6 +128,29 @@ impl Held {
         matches!(&self.phase, Phase::Settling(settling) if settling.refused.is_some())
     }
 
+    /// Whether the server refuses its settlement for want of memory.
+    fn is_out_of_memory(&self) -> bool {
+        let Phase::Settling(settling) = &self.phase else {
+            return false;
+        };
+        let refusal = settling.refused.as_ref().map(|(refusal, _)| refusal.reason);
+        refusal == Some(RefusalReason::OutOfMemory)
+    }
+
+    /// Whether it only waits for its settlement to be carried out.
+    fn is_uncommitted(&self) -> bool {
+        let settling = matches!(self.phase, Phase::Settling(_));
+        settling && !self.is_blocked() && self.hold != Hold::Undelivered
+    }
+
+    /// Whether it runs, or is about to, with nothing beside it.
+    fn is_alone(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Starting { alone: true } | Phase::Running { alone: true, .. }
+        )
+    }
+
     /// Whether the handler has it, or is about to.
     fn is_active(&self) -> bool {
         matches!(self.phase, Phase::Starting { .. } | Phase::Running { .. })
@@ -139,7 +165,12 @@ pub(super) struct Holdings {
     working: HashMap<IdempotencyKey, Place>,
     /// How many entries of each key are held.
     keys: HashMap<IdempotencyKey, usize>,
+    /// Broken connections whose culprit is not known yet.
+    limbo: BTreeSet<Place>,
     blocked: usize,
+    out_of_memory: usize,
+    uncommitted: usize,
+    alone: usize,
     slots: usize,
     active: usize,
 }
@@ -180,6 +211,26 @@ impl Holdings {
         self.blocked
     }
 
+    /// Whether the server refuses a settlement for want of memory.
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        self.out_of_memory > 0
+    }
+
+    /// Entries that only wait for their settlement to be carried out.
+    pub(super) fn uncommitted(&self) -> usize {
+        self.uncommitted
+    }
+
+    /// Whether an entry runs, or is about to, with nothing beside it.
+    pub(super) fn is_one_alone(&self) -> bool {
+        self.alone > 0
+    }
+
+    /// Entries whose process died, and nobody knows yet by whose fault.
+    pub(super) fn limbo(&self) -> &BTreeSet<Place> {
+        &self.limbo
+    }
+
     /// Waiting entries of a key that has just been committed, and that the ledger decides about.
     pub(super) fn waiting_twins(&self, key: &IdempotencyKey) -> Vec<Place> {
         if !self.keys.contains_key(key) {
@@ -195,7 +246,7 @@ impl Holdings {
     /// Takes an entry in.
     pub(super) fn insert(&mut self, place: Place, held: Held) {
         self.remove(place);
-        self.count_in(&held);
+        self.count_in(place, &held);
         self.mark_working(place, &held);
         self.entries.insert(place, held);
     }
@@ -203,7 +254,7 @@ impl Holdings {
     /// Lets an entry go.
     pub(super) fn remove(&mut self, place: Place) -> Option<Held> {
         let held = self.entries.remove(&place)?;
-        self.count_out(&held);
+        self.count_out(place, &held);
         if self.working.get(&held.key) == Some(&place) {
             self.working.remove(&held.key);
         }
@@ -234,17 +285,27 @@ impl Holdings {
         }
     }
 
-    fn count_in(&mut self, held: &Held) {
+    fn count_in(&mut self, place: Place, held: &Held) {
         self.slots += usize::from(held.takes_slot());
         self.active += usize::from(held.is_active());
         self.blocked += usize::from(held.is_blocked());
+        self.out_of_memory += usize::from(held.is_out_of_memory());
+        self.uncommitted += usize::from(held.is_uncommitted());
+        self.alone += usize::from(held.is_alone());
+        if matches!(held.phase, Phase::Limbo { .. }) {
+            self.limbo.insert(place);
+        }
         *self.keys.entry(held.key.clone()).or_default() += 1;
     }
 
-    fn count_out(&mut self, held: &Held) {
+    fn count_out(&mut self, place: Place, held: &Held) {
         self.slots -= usize::from(held.takes_slot());
         self.active -= usize::from(held.is_active());
         self.blocked -= usize::from(held.is_blocked());
+        self.out_of_memory -= usize::from(held.is_out_of_memory());
+        self.uncommitted -= usize::from(held.is_uncommitted());
+        self.alone -= usize::from(held.is_alone());
+        self.limbo.remove(&place);
         if let Some(count) = self.keys.get_mut(&held.key) {
             *count -= 1;
             if *count == 0 {

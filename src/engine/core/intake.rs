@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::held::{Held, Hold, Phase, Settling};
-use super::{Core, Fact};
+use super::{Core, Fact, Task};
 use crate::engine::key;
 use crate::engine::letter_context::Reason;
 use crate::engine::settle::{self, Guard, Standing};
@@ -116,6 +116,10 @@ impl Core {
         } else {
             self.lease_good_at.min(arrival.sent_at)
         };
+        if self.out.has(Task::Renew) {
+            let earlier = self.unrenewed_since.unwrap_or(arrival.sent_at);
+            self.unrenewed_since = Some(earlier.min(arrival.sent_at));
+        }
         let mut known = arrival.known.into_iter();
         for delivery in arrival.deliveries {
             let known = known.next().unwrap_or(false);
@@ -140,7 +144,7 @@ impl Core {
 
     fn admit(&mut self, delivery: Delivery, origin: Origin, known: bool, now: Duration) {
         let place = delivery.entry.place;
-        let held = self.held_from(delivery, origin);
+        let held = self.held_from(delivery, origin, now);
         let guard = held.guard(self.max_deliveries());
         let skip = known && !held.entry.meta.force;
         self.held.insert(place, held);
@@ -157,7 +161,7 @@ impl Core {
         }
     }
 
-    fn held_from(&self, delivery: Delivery, origin: Origin) -> Held {
+    fn held_from(&self, delivery: Delivery, origin: Origin, now: Duration) -> Held {
         let meta = &delivery.entry.meta;
         let carried = settle::carried(meta);
         let only_one_left = self.max_deliveries().saturating_sub(carried) == 1;
@@ -171,6 +175,7 @@ impl Core {
             count: delivery.count,
             base,
             suspect: meta.suspect && origin == Origin::Read,
+            since: now,
             hold: Hold::Leased,
             doubtful: false,
             phase: Phase::Waiting,

@@ -67,29 +67,38 @@ impl Core {
             self.fact(Fact::LeaseLate);
         }
         let lease_was_good = age < visibility;
-        self.lease_good_at = sent_at;
+        // What came while it was out was not among what it renewed.
+        self.lease_good_at = self
+            .unrenewed_since
+            .take()
+            .map_or(sent_at, |since| since.min(sent_at));
         self.mark_renewed();
         for (place, state) in places.iter().zip(states) {
             match state {
                 LeaseState::Held => self.found_held(*place),
                 LeaseState::Gone => self.found_gone(*place, lease_was_good, now),
                 LeaseState::Stolen => self.found_stolen(*place, now),
-                LeaseState::Undelivered => self
-                    .held
-                    .update(*place, |held| held.hold = Hold::Undelivered),
+                LeaseState::Undelivered => self.found_undelivered(*place),
             }
         }
     }
 
+    /// What could not be written while nobody knew whose it is, is written now.
     fn found_held(&mut self, place: Place) {
-        self.held.update(place, |held| held.hold = Hold::Leased);
-        // A count that could not be written while the entry was held is written again.
-        if self
-            .held
-            .get(place)
-            .is_some_and(|held| matches!(held.phase, Phase::Starting { .. }))
-        {
-            self.to_count.push(place);
+        self.held.update(place, |held| {
+            held.hold = Hold::Leased;
+            // A settlement that was sent before had not gone through; one that is out may yet.
+            held.doubtful &= is_being_settled(held);
+        });
+        match self.held.get(place).map(|held| &held.phase) {
+            Some(Phase::Starting { .. }) => self.to_count.push(place),
+            Some(Phase::Settling(settling)) if !settling.sent && settling.refused.is_none() => {
+                self.to_settle.push_back(place);
+            }
+            Some(
+                Phase::Waiting | Phase::Running { .. } | Phase::Limbo { .. } | Phase::Settling(_),
+            )
+            | None => {}
         }
     }
 
@@ -106,11 +115,21 @@ impl Core {
             self.finish_doubtful(place, now);
         } else if lease_was_good {
             self.held.update(place, |held| held.hold = Hold::Gone);
+            self.to_settle.push_back(place);
             if let Some(Phase::Starting { alone }) = self.held.get(place).map(|h| h.phase.clone()) {
                 self.begin(place, alone, now);
             }
         } else {
             self.lose(place);
+        }
+    }
+
+    /// The group was re-created before it: a read will bring it again, and then it goes on.
+    fn found_undelivered(&mut self, place: Place) {
+        self.held
+            .update(place, |held| held.hold = Hold::Undelivered);
+        if matches!(self.phase_of(place), Some(Phase::Starting { .. })) {
+            self.rest(place);
         }
     }
 

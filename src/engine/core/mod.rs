@@ -16,7 +16,7 @@
 //! | `drain.rs` | the way out |
 //! | `reporting.rs` | what the worker tells of itself |
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ mod upkeep;
 use held::Holdings;
 pub use intake::{Arrival, keys_to_check};
 pub use orders::{Call, Fact, Order, SettledKind};
-pub use upkeep::{connect_timeout, report_every};
+pub use upkeep::{block_timeout, connect_timeout, report_every};
 
 /// The state of the link to the server.
 #[derive(Clone, Debug)]
@@ -147,19 +147,24 @@ pub struct Core {
     /// Waiting entries in order of arrival: those that may run beside others, and those that must run alone.
     ready: VecDeque<Place>,
     solitary: VecDeque<Place>,
-    /// The entry that runs alone now.
-    alone: Option<Place>,
     /// Entries whose settlement is to be sent, and those that were refused, by the time of the next try.
     to_settle: VecDeque<Place>,
     refused: BTreeSet<(Duration, Place)>,
-    /// The last refusal was for want of memory: nothing more is read until an add goes through.
-    memory_full: bool,
+    /// A settlement was refused, and that was said.
+    said_blocked: bool,
     /// Entries whose count on the server may differ from what it must be.
     to_count: Vec<Place>,
-    /// Broken connections whose culprit is not known yet.
-    limbo: Vec<Place>,
+    /// Runs of entries that were lost meanwhile: none of these starts again before its handler has answered.
+    ghosts: BTreeMap<u64, Place>,
+    /// Runs begun so far.
+    runs: u64,
     link: Link,
     history: History,
+    /// Sessions so far, and the one that what is told now belongs to.
+    sessions: u64,
+    heard: u64,
+    /// The earliest sending of what came while a renewal was out.
+    unrenewed_since: Option<Duration>,
     /// When the last command was sent that renewed everything held.
     lease_good_at: Duration,
     out: Out,
@@ -196,14 +201,17 @@ impl Core {
             held: Holdings::default(),
             ready: VecDeque::new(),
             solitary: VecDeque::new(),
-            alone: None,
             to_settle: VecDeque::new(),
             refused: BTreeSet::new(),
-            memory_full: false,
+            said_blocked: false,
             to_count: Vec::new(),
-            limbo: Vec::new(),
+            ghosts: BTreeMap::new(),
+            runs: 0,
             link: Link::Down { retry_at: now },
             history: History::default(),
+            sessions: 0,
+            heard: 0,
+            unrenewed_since: None,
             lease_good_at: now,
             out: Out::default(),
             due: Due {
@@ -245,7 +253,26 @@ impl Core {
             }
         }
         self.tallies.busy_slots(self.held.active(), now);
+        self.note_unblocked();
         std::mem::take(&mut self.orders)
+    }
+
+    /// The session that orders belong to from now on.
+    pub fn session_number(&self) -> u64 {
+        self.sessions
+    }
+
+    /// What is told next came back from an order of that session: its error says nothing of a later one.
+    pub fn hear(&mut self, session: u64) {
+        self.heard = session;
+    }
+
+    fn note_unblocked(&mut self) {
+        let is_blocked = self.held.blocked() > 0;
+        if self.said_blocked && !is_blocked {
+            self.facts.push(Fact::Unblocked);
+        }
+        self.said_blocked = is_blocked;
     }
 
     /// What happened since the last call.

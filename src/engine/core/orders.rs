@@ -37,8 +37,8 @@ pub enum Order {
     SetCounts(Vec<SetCount>),
     /// Call the handler; [`super::Core::answered`].
     Call(Call),
-    /// Tell the handler to stop running an entry; its answer follows as for every call.
-    Cancel(Place),
+    /// Tell the handler to stop this run; its answer follows as for every call.
+    Cancel(u64),
     /// Settle entries; [`super::Core::settled`].
     Settle(Vec<Settle>),
     /// Renew leases; [`super::Core::renewed`].
@@ -59,6 +59,8 @@ pub enum Order {
 /// One run of the handler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
+    /// The run's number.
+    pub run: u64,
     /// The entry.
     pub entry: Arc<Entry>,
     /// Its key.

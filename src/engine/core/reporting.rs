@@ -14,7 +14,8 @@ impl Core {
         let delivery = &self.config.delivery;
         Report {
             held: self.held.len(),
-            oldest_held_ms: self.oldest_running(now).map(millis),
+            oldest_held_ms: self.oldest_held(now).map(millis),
+            oldest_running_ms: self.oldest_running(now).map(millis),
             breaker: self.breaker_report(now),
             refused: self.refused_report(now),
             unsafe_eviction: self.unsafe_eviction.clone(),
@@ -69,6 +70,12 @@ impl Core {
                 }
             });
         rows.collect()
+    }
+
+    /// The longest time that an entry has been held.
+    fn oldest_held(&self, now: Duration) -> Option<Duration> {
+        let since = self.held.iter().map(|(_, held)| held.since);
+        since.min().map(|since| now.saturating_sub(since))
     }
 
     /// The longest time that an entry has been running.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::held::Phase;
+use super::held::{Hold, Phase};
 use super::{Call, Core, Fact, Order, Task};
 use crate::engine::settle::Guard;
 use crate::streams::{Error, Place, SetCount};
@@ -20,13 +20,12 @@ impl Core {
     }
 
     fn pick_starts(&mut self, now: Duration) {
-        if self.alone.is_some() {
+        if self.held.is_one_alone() {
             return;
         }
         if self.wants_solitary(now) {
-            let clear = self.held.active() == 0 && self.limbo.is_empty();
+            let clear = self.held.active() == 0 && self.held.limbo().is_empty();
             if let Some(place) = clear.then(|| self.next_solitary()).flatten() {
-                self.alone = Some(place);
                 self.start(place, true, now);
             }
             return;
@@ -46,7 +45,7 @@ impl Core {
         let mut queue = std::mem::take(&mut self.solitary);
         queue.retain(|place| self.is_queued(*place, true));
         self.solitary = queue;
-        !self.solitary.is_empty()
+        self.solitary.iter().any(|place| self.may_start(*place))
             && (now >= self.solitary_not_before || self.is_nothing_else_ready(now))
     }
 
@@ -95,11 +94,13 @@ impl Core {
         })
     }
 
-    /// Twins run one after the other.
+    /// Twins run one after the other; what is not delivered yet, or still runs here for nobody, waits.
     fn may_start(&self, place: Place) -> bool {
-        self.held
-            .get(place)
-            .is_some_and(|held| !self.held.has_working_twin(place, &held.key))
+        self.held.get(place).is_some_and(|held| {
+            held.hold != Hold::Undelivered
+                && !self.held.has_working_twin(place, &held.key)
+                && !self.ghosts.values().any(|ghost| *ghost == place)
+        })
     }
 
     fn start(&mut self, place: Place, alone: bool, now: Duration) {
@@ -119,9 +120,12 @@ impl Core {
 
     pub(super) fn begin(&mut self, place: Place, alone: bool, now: Duration) {
         let max = self.max_deliveries();
+        self.runs += 1;
+        let run = self.runs;
         self.held.enter(
             place,
             Phase::Running {
+                run,
                 since: now,
                 alone,
                 ending: false,
@@ -135,6 +139,7 @@ impl Core {
         let first = meta.attempts == 0 && charged == 0 && meta.replays == 0;
         let enqueued_at = meta.first_enqueued_at;
         let call = Call {
+            run,
             entry: held.entry.clone(),
             key: held.key.clone(),
             attempt: meta.attempts.saturating_add(1),
@@ -161,7 +166,7 @@ impl Core {
                 let held = self.held.get(place)?;
                 let starting = matches!(held.phase, Phase::Starting { .. });
                 let count = held.due_count();
-                (!held.is_gone() && (starting || held.count != count))
+                (held.hold == Hold::Leased && (starting || held.count != count))
                     .then_some(SetCount { place, count })
             })
             .collect();
@@ -214,7 +219,6 @@ impl Core {
 
     /// An uncharged end, or a start that did not come to pass: back to waiting, at the count it had.
     pub(super) fn rest(&mut self, place: Place) {
-        self.leave_solitude(place, None);
         self.held.enter(place, Phase::Waiting);
         let max = self.max_deliveries();
         let Some(held) = self.held.get(place) else {
@@ -223,16 +227,5 @@ impl Core {
         let alone = matches!(held.guard(max), Guard::Start { alone: true, .. });
         self.queue(place, alone);
         self.to_count.push(place);
-    }
-
-    /// If this entry ran alone, others may run again; `ran` = (since, now) makes normal load go first for as long.
-    pub(super) fn leave_solitude(&mut self, place: Place, ran: Option<(Duration, Duration)>) {
-        if self.alone != Some(place) {
-            return;
-        }
-        self.alone = None;
-        if let Some((since, now)) = ran {
-            self.solitary_not_before = now + now.saturating_sub(since);
-        }
     }
 }

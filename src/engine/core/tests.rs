@@ -1,5 +1,6 @@
 //! One worker's decisions, event by event, with time as a number.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use crate::streams::{
 };
 use crate::streams::{Entry, Refusal};
 use crate::worker_config::WorkerConfig;
+
+mod faults;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -42,6 +45,8 @@ struct Bench {
     now: Duration,
     /// Orders that a test may care about, since it last looked.
     seen: Vec<Order>,
+    /// The last run of each entry.
+    runs: BTreeMap<u64, u64>,
 }
 
 impl Bench {
@@ -58,6 +63,7 @@ impl Bench {
             core,
             now: Duration::ZERO,
             seen: Vec::new(),
+            runs: BTreeMap::new(),
         };
         bench.turn();
         bench
@@ -110,7 +116,12 @@ impl Bench {
             | Order::Call(_)
             | Order::Cancel(_)
             | Order::Settle(_)
-            | Order::Probe) => self.seen.push(other),
+            | Order::Probe) => {
+                if let Order::Call(call) = &other {
+                    self.runs.insert(call.entry.place.id.millis, call.run);
+                }
+                self.seen.push(other);
+            }
         }
     }
 
@@ -154,7 +165,8 @@ impl Bench {
     }
 
     fn answer(&mut self, id: u64, outcome: Outcome) {
-        self.core.answered(place(id), outcome, self.now);
+        let run = self.runs.get(&id).copied().unwrap_or_default();
+        self.core.answered(place(id), run, outcome, self.now);
         self.turn();
     }
 
@@ -517,7 +529,9 @@ fn a_worker_whose_lease_is_stale_starts_and_settles_nothing_before_it_has_renewe
     bench.deliver(&[(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]);
     bench.calls();
     bench.now += 25 * SECOND;
-    bench.core.answered(place(1), done(), bench.now);
+    bench
+        .core
+        .answered(place(1), bench.runs[&1], done(), bench.now);
     let orders = bench.core.orders(bench.now);
     assert!(
         matches!(&orders[..], [Order::Renew(places)] if places.len() == 5),
@@ -658,7 +672,7 @@ fn a_handler_that_outlives_the_drain_is_cancelled_and_its_entry_released_uncharg
     bench.core.drain(false, bench.now);
     bench.turn();
     bench.pass(30 * SECOND);
-    assert!(bench.has(|order| *order == Order::Cancel(place(1))));
+    assert!(bench.has(|order| matches!(order, Order::Cancel(_))));
     bench.answer(1, Outcome::Cancelled);
     assert_eq!(bench.counts(), [(1, 0)]);
     let settled = bench.settle();
@@ -744,4 +758,48 @@ fn a_worker_never_wakes_without_reason() {
         turns += 1;
     }
     assert!(turns < 100, "{turns} turns in a minute of idleness");
+}
+
+#[test]
+fn a_settlement_that_finds_no_owner_waits_for_the_entry_to_be_delivered_again() {
+    let mut bench = Bench::new();
+    bench.deliver(&[(1, "a")]);
+    assert_eq!(bench.calls(), [1]);
+    bench.answer(1, done());
+    assert!(bench.has(|order| matches!(order, Order::Settle(_))));
+    bench
+        .core
+        .settled(&[place(1)], Ok(vec![Settled::NotOurs]), bench.now);
+    let orders = bench.core.orders(bench.now);
+    assert!(orders.contains(&Order::Renew(vec![place(1)])), "{orders:?}");
+    let undelivered = Ok(vec![LeaseState::Undelivered]);
+    bench
+        .core
+        .renewed(&[place(1)], undelivered, bench.now, bench.now);
+    bench.turn();
+    assert!(!bench.has(|order| matches!(order, Order::Settle(_) | Order::Call(_))));
+    bench.deliver(&[(1, "a")]);
+    assert_eq!(bench.calls(), NONE, "it is not started again");
+    assert_eq!(bench.settle().len(), 1);
+}
+
+#[test]
+fn a_settlement_that_finds_no_owner_is_given_up_when_another_has_the_entry() {
+    let mut bench = Bench::new();
+    bench.deliver(&[(1, "a")]);
+    bench.answer(1, done());
+    assert!(bench.has(|order| matches!(order, Order::Settle(_))));
+    bench
+        .core
+        .settled(&[place(1)], Ok(vec![Settled::NotOurs]), bench.now);
+    bench.core.orders(bench.now);
+    bench.core.renewed(
+        &[place(1)],
+        Ok(vec![LeaseState::Stolen]),
+        bench.now,
+        bench.now,
+    );
+    bench.turn();
+    assert_eq!(bench.core.held_entries(), 0);
+    assert_eq!(bench.core.tallies().leases_lost, 1);
 }

@@ -7,7 +7,7 @@ use super::starts::PARKED_FOR;
 use super::{Core, Fact, Link, Order, Session, Task};
 use crate::engine::outcome::UnavailableReason;
 use crate::engine::session::{Limits, SessionEnd};
-use crate::streams::{Error, MAX_BATCH, Opened, Promoted, ReclaimCursor, Reclaimed, Reported};
+use crate::streams::{Error, Opened, Promoted, ReclaimCursor, Reclaimed, Reported};
 use crate::worker_config::WorkerConfig;
 
 /// Promotion looks again after this long at most: another worker may have delayed an entry.
@@ -22,12 +22,23 @@ const PAGES_PER_TICK: usize = 10;
 /// Entries of one reclaim page, and so the most that one can claim.
 const PAGE: usize = 100;
 
+/// So many finished entries may wait for their commit (or as many as there are slots): then nothing more is read.
+const UNCOMMITTED: usize = 8;
+
 /// Full server, or another passing refusal of upkeep: it is tried again after this long.
 const UPKEEP_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The interval between two reports of a worker.
 pub fn report_every(visibility_timeout: Duration) -> Duration {
     (visibility_timeout / 3).min(Duration::from_secs(5))
+}
+
+/// The longest wait of one read: leases are known from the sending of what brought them.
+pub fn block_timeout(config: &WorkerConfig) -> Duration {
+    config
+        .delivery
+        .block_timeout
+        .min(config.delivery.visibility_timeout / 4)
 }
 
 /// The limit of one connect attempt: with its backoff it must stay within a third of the visibility timeout.
@@ -53,6 +64,8 @@ impl Core {
     pub fn connected(&mut self, result: Result<Opened, Error>, now: Duration) {
         match result {
             Ok(opened) => {
+                self.sessions += 1;
+                self.heard = self.sessions;
                 self.link = Link::Up(Session {
                     since: now,
                     renewed: false,
@@ -64,15 +77,19 @@ impl Core {
                 self.reading.empty = false;
                 self.due.promote = now;
                 self.due.report = now;
-                self.unsafe_eviction = opened.unsafe_eviction;
+                self.unsafe_eviction.clone_from(&opened.unsafe_eviction);
+                self.opened = Some(opened);
             }
             Err(error) => self.end_session(&error, Duration::ZERO, now),
         }
     }
 
-    /// An order failed: the session is over. What else is out fails too and is told here again, to no effect.
+    /// An order failed: its session is over. What else is out fails too, and what comes of it later says nothing of a
+    /// session that has begun since.
     pub(super) fn session_ended(&mut self, error: &Error, now: Duration) {
-        if let Link::Up(session) = &self.link {
+        if let Link::Up(session) = &self.link
+            && self.heard == self.sessions
+        {
             let lived = now.saturating_sub(session.since);
             self.end_session(error, lived, now);
         }
@@ -85,6 +102,7 @@ impl Core {
             connect_timeout: connect_timeout(&self.config),
         };
         let wait = self.history.wait(end, lived, limits, self.random.f64());
+        self.opened = None;
         self.link = Link::Down {
             retry_at: now + wait,
         };
@@ -100,7 +118,7 @@ impl Core {
     }
 
     pub(super) fn order_upkeep(&mut self, now: Duration) {
-        if !self.out.has(Task::Report) && now >= self.due.report {
+        if !self.out.has(Task::Report) && now >= self.due.report && !self.is_retiring() {
             self.out.begin(Task::Report);
             self.orders.push(Order::Report);
         }
@@ -158,8 +176,8 @@ impl Core {
     fn may_take_more(&self) -> bool {
         self.drain.is_none()
             && self.breaker.is_closed()
-            && !self.memory_full
-            && self.alone.is_none()
+            && !self.held.is_out_of_memory()
+            && !self.held.is_one_alone()
     }
 
     pub(super) fn order_read(&mut self, now: Duration) {
@@ -170,12 +188,11 @@ impl Core {
             return;
         }
         let reclaiming = self.out.reclaim > 0 || now >= self.due.reclaim;
-        let uncommitted = self.held.len() - self.held.slots();
         let free = self.free_slots();
         if self.out.read.is_some()
             || free == 0
             || (reclaiming && self.session().is_some_and(|session| session.reported))
-            || uncommitted > 2 * MAX_BATCH.max(self.config.delivery.concurrency)
+            || self.held.uncommitted() >= UNCOMMITTED.max(self.config.delivery.concurrency)
         {
             return;
         }
@@ -196,7 +213,7 @@ impl Core {
 
     /// An entry runs alone already, and a parked read brings nothing that would start beside it.
     fn is_solitude_undisturbed(&self) -> bool {
-        self.alone.is_some() && self.drain.is_none()
+        self.held.is_one_alone() && self.drain.is_none()
     }
 
     pub(super) fn order_unblock(&mut self, now: Duration) {
@@ -225,7 +242,8 @@ impl Core {
                     self.fact(Fact::Promoted(promoted.moved));
                 }
                 let next = promoted.next_in.unwrap_or(PROMOTE_AT_LEAST_EVERY);
-                now + if promoted.more {
+                let more = promoted.more && promoted.moved + promoted.undecodable > 0;
+                now + if more {
                     Duration::ZERO
                 } else {
                     next.min(PROMOTE_AT_LEAST_EVERY)
@@ -280,8 +298,8 @@ impl Core {
         let visibility = self.config.delivery.visibility_timeout;
         if self
             .breaker
-            .open()
-            .is_some_and(|(since, _)| now >= since + visibility)
+            .down_since()
+            .is_some_and(|since| now >= since + visibility)
         {
             self.release_waiting();
         }
@@ -320,7 +338,7 @@ impl Core {
             (!self.solitary.is_empty()).then_some(self.solitary_not_before),
             parked.filter(|_| !self.solitary.is_empty()),
             self.breaker.probe_at(),
-            self.breaker.open().map(|(since, _)| since + visibility),
+            self.breaker.down_since().map(|since| since + visibility),
             self.out.unblock.map(|sent| sent + UNBLOCK_AGAIN_AFTER),
             self.drain.as_ref().map(super::drain::Drain::deadline),
             self.drain.as_ref().map(super::drain::Drain::hard_deadline),

@@ -124,3 +124,25 @@ async fn second_signal_releases_and_exits_at_once() {
     assert_eq!(next.summary(Duration::from_secs(20)).await.done, 1);
     nothing_was_spent(&bench.journal());
 }
+
+#[tokio::test]
+async fn entry_that_meets_five_deploys_is_neither_charged_nor_lost() {
+    let bench = Bench::new().await;
+    let stage = bench
+        .scripted("ok")
+        .set("delivery.visibilityTimeout", "60s")
+        .set("delivery.maxDeliveries", 2)
+        .set("retry.maxAttempts", 1)
+        .set("drain.timeout", "100ms");
+    bench.add(&stage, "long", "skip:open;gate:open").await;
+    for deploy in 1..=5 {
+        let mut worker = bench.worker(&stage);
+        bench.started(deploy, Duration::from_secs(20)).await;
+        let summary = worker.drain(Duration::from_secs(10)).await;
+        assert_eq!((summary.done, summary.released), (0, 1));
+    }
+    bench.open("open");
+    let summary = bench.run_dry(&stage, Duration::from_secs(20)).await;
+    assert_eq!((summary.done, summary.dead_lettered), (1, 0));
+    nothing_was_spent(&bench.journal());
+}

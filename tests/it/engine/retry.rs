@@ -106,3 +106,24 @@ async fn handler_that_fails_for_all_is_slowed_down_and_recovers() {
     let summary = worker.summary(2 * SOON).await;
     assert_eq!((summary.done, summary.dead_lettered), (300, 0));
 }
+
+#[tokio::test]
+async fn retries_of_one_group_are_not_seen_by_another_on_the_same_stream() {
+    let bench = Bench::new().await;
+    let mail = quick(bench.scripted("ok"));
+    let bill = mail
+        .clone()
+        .named("biller", mail.stream())
+        .set("source.consumerGroup", "bill");
+    bench.add_many(&mail, "entry", 10, "error:Down|ok").await;
+    for stage in [&mail, &bill] {
+        let summary = bench.run_dry(stage, SOON).await;
+        assert_eq!((summary.done, summary.retried), (10, 10));
+    }
+    assert_eq!(bench.journal().starts(), 40, "each group twice");
+    assert_eq!(
+        bench.db().size(mail.stream()).await,
+        10,
+        "nothing is trimmed"
+    );
+}

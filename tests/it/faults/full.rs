@@ -48,7 +48,7 @@ async fn full_server_acknowledges_nothing_without_its_record_and_resumes_alone()
     bench
         .add_many(&stage, "bad", 3, "gate:open;reject:Wrong")
         .await;
-    bench.add_many(&stage, "later", 20, "emit").await;
+    bench.add_many(&stage, "later", 20, "sleep:50;emit").await;
     let mut worker = bench.worker(&stage);
     bench.started(9, SOON).await;
     fill(&bench.db()).await;
@@ -63,7 +63,7 @@ async fn full_server_acknowledges_nothing_without_its_record_and_resumes_alone()
     .await;
     // What was on its way to its first refusal had left its slot to another.
     let held = bench.journal().starts();
-    assert!((9..=18).contains(&held), "{held} held with nine slots");
+    assert!((9..29).contains(&held), "{held} held with nine slots");
     let period = std::time::Duration::from_secs(8);
     holds_for("all stay pending, nothing new starts", period, async || {
         bench.pending(&stage).await == held as u64 && bench.journal().starts() == held
