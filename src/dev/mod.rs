@@ -301,6 +301,7 @@ async fn feed(broker: &RedisBroker, entries: &mut Entries, clock: Clock) -> Resu
                 Error::Disconnected { .. }
                 | Error::Unreachable { .. }
                 | Error::AuthenticationFailed { .. }
+                | Error::CredentialsUnreadable { .. }
                 | Error::GroupMissing { .. }
                 | Error::ReadOnly
                 | Error::Loading { .. }
