@@ -25,6 +25,8 @@ use crate::worker_config::{Ledger, WorkerConfig};
 
 pub mod breaker;
 pub mod core;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod handler;
 pub mod key;
 pub mod letter_context;

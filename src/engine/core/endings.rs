@@ -6,7 +6,7 @@ use super::held::{Hold, Phase, Settling};
 use super::{Core, Fact, Order, SettledKind, Task};
 use crate::engine::letter_context::Reason;
 use crate::engine::outcome::{Failure, Outcome};
-use crate::engine::settle::{self, Standing};
+use crate::engine::settle;
 use crate::streams::{
     EntryId, Error, IdempotencyKey, MAX_BATCH, Place, Refusal, RefusalReason, Settle, Settled,
     Settlement, letter,
@@ -107,18 +107,10 @@ impl Core {
     }
 
     fn decide(&mut self, place: Place, outcome: Outcome, now: Duration) {
-        let jitter = self.random.f64();
-        let Some(held) = self.held.get(place) else {
-            return;
-        };
-        let at = Standing {
-            entry: &held.entry,
-            key: &held.key,
-            charged: held.charged(self.max_deliveries()),
-            now_ms: self.wall_ms(now),
-            jitter,
-        };
-        match settle::decide(outcome, &at, &self.config, &self.writer) {
+        let decided = self.judge(place, now, |at, core| {
+            settle::decide(outcome, at, &core.config, &core.writer)
+        });
+        match decided.flatten() {
             Some(settlement) => self.settle(place, settlement),
             None => self.rest(place),
         }
@@ -343,19 +335,10 @@ impl Core {
     fn settle_too_large(&mut self, place: Place, settling: &Settling, now: Duration) -> bool {
         match settling.settlement {
             Settlement::RetryAfter { .. } => {
-                let jitter = self.random.f64();
-                let Some(held) = self.held.get(place) else {
-                    return true;
-                };
-                let at = Standing {
-                    entry: &held.entry,
-                    key: &held.key,
-                    charged: held.charged(self.max_deliveries()),
-                    now_ms: self.wall_ms(now),
-                    jitter,
-                };
-                let letter = settle::too_large(&at, &self.writer);
-                self.settle(place, letter);
+                let letter = self.judge(place, now, |at, core| settle::too_large(at, &core.writer));
+                if let Some(letter) = letter {
+                    self.settle(place, letter);
+                }
                 true
             }
             Settlement::Commit { .. } => {

@@ -208,10 +208,23 @@ impl Core {
     }
 
     pub(super) fn condemn(&mut self, place: Place, reason: Reason, now: Duration) {
+        let letter = self.judge(place, now, |at, core| {
+            settle::condemn(at, reason, &core.writer)
+        });
+        if let Some(letter) = letter {
+            self.settle(place, letter);
+        }
+    }
+
+    /// Asks for a decision on a held entry; `None` if it is not held.
+    pub(super) fn judge<T>(
+        &mut self,
+        place: Place,
+        now: Duration,
+        decide: impl FnOnce(&Standing<'_>, &Self) -> T,
+    ) -> Option<T> {
         let jitter = self.random.f64();
-        let Some(held) = self.held.get(place) else {
-            return;
-        };
+        let held = self.held.get(place)?;
         let at = Standing {
             entry: &held.entry,
             key: &held.key,
@@ -219,8 +232,7 @@ impl Core {
             now_ms: self.wall_ms(now),
             jitter,
         };
-        let settlement = settle::condemn(&at, reason, &self.writer);
-        self.settle(place, settlement);
+        Some(decide(&at, self))
     }
 
     pub(super) fn settle(&mut self, place: Place, settlement: Settlement) {
