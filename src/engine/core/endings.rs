@@ -214,11 +214,7 @@ impl Core {
                 }
             }
             Err(error) => {
-                for place in sent.iter().rev() {
-                    self.held.update(*place, |held| held.doubtful = true);
-                    self.change_settling(*place, |settling| settling.sent = false);
-                    self.to_settle.push_front(*place);
-                }
+                sent.iter().rev().for_each(|place| self.send_again(*place));
                 self.session_ended(&error, now);
             }
         }
@@ -244,13 +240,15 @@ impl Core {
             Settled::NotOurs if doubtful => self.finish(place, &settling.settlement, now, false),
             Settled::NotOurs => self.contest(place),
             Settled::Refused(refusal) => self.refuse(place, settling, refusal, now),
-            // As after a lost reply; the next call meets the error that ended the session.
-            Settled::Unanswered => {
-                self.held.update(place, |held| held.doubtful = true);
-                self.change_settling(place, |settling| settling.sent = false);
-                self.to_settle.push_front(place);
-            }
+            Settled::Unanswered => self.send_again(place),
         }
+    }
+
+    /// Nobody knows whether it was settled: the next call tells, or meets the error that ended the session.
+    fn send_again(&mut self, place: Place) {
+        self.held.update(place, |held| held.doubtful = true);
+        self.change_settling(place, |settling| settling.sent = false);
+        self.to_settle.push_front(place);
     }
 
     /// A commit that is known to have gone through has recorded its key.
