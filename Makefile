@@ -27,8 +27,9 @@ fmt-check: ## Fail where the source is not formatted
 	$(CARGO) fmt --check
 
 .PHONY: lint
-lint: ## Fail on any warning of the compiler or clippy
+lint: ## Fail on any warning of the compiler, clippy or rustdoc
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --lib
 
 # Advisories need a database from a git host: they are looked at where there is a network, not in this gate.
 .PHONY: deny

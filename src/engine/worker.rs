@@ -1,6 +1,6 @@
 //! The loop: it performs the core's orders and tells it what came back. It decides nothing.
 //!
-//! Every order becomes a task; its result comes back as an [`Event`]. No task is ever dropped before it is ready, so no read
+//! Every order becomes a task; its result comes back as an event. No task is ever dropped before it is ready, so no read
 //! leaves entries with nobody. What is decided, and why, is in `core/`.
 
 use std::collections::HashMap;

@@ -9,7 +9,7 @@ use crate::streams::{
     Entry, EntryId, IdempotencyKey, Opened, Place, ReclaimCursor, Refusal, SetCount, Settle,
 };
 
-/// Something to do. What comes back is told to the [`Core`] by the method named.
+/// Something to do. What comes back is told to the [`super::Core`] by the method named.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
     /// Open a session; [`super::Core::connected`].
