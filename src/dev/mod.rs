@@ -6,7 +6,6 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::cli::{DevArgs, DevRedis};
 use crate::clock::Clock;
@@ -21,24 +20,19 @@ use crate::serve::{self, CannotListen, Endpoints};
 use crate::shutdown::Shutdown;
 use crate::stage::{HandlerSpec, Stage};
 use crate::streams::redis::RedisBroker;
-use crate::streams::{Broker, ConsumerName, Credentials, Error, NoPrefix};
+use crate::streams::{ConsumerName, Credentials, NoPrefix};
 use crate::worker_config::WorkerConfig;
 
 mod ephemeral;
+mod feed;
 mod input;
 
 use ephemeral::{EphemeralServer, NoServer};
+use feed::{NotFed, accompany};
 use input::{BadInput, Entries};
 
 /// A bad manifest exits like a wrong use.
 const USAGE: u8 = 2;
-
-/// How often `--until-idle` looks, and how often it must find nothing.
-const LOOKS_EVERY: Duration = Duration::from_millis(250);
-const IDLE_LOOKS: u32 = 2;
-
-/// An add that the server did not take is tried again after this long.
-const ADDS_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// Why a local run failed.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +52,8 @@ enum Failure {
     Input(#[from] BadInput),
     #[error(transparent)]
     NotFed(#[from] NotFed),
+    #[error("adding the input broke off")]
+    Feeder(#[source] tokio::task::JoinError),
     #[error(
         "spec.redis.auth names secrets, and --redis spec has none to put in their place: set REDIS_PASSWORD (and REDIS_USERNAME)"
     )]
@@ -74,15 +70,6 @@ enum Failure {
     Print(#[source] std::io::Error),
 }
 
-/// Why the input was not added, or not all of it.
-#[derive(Debug, thiserror::Error)]
-enum NotFed {
-    #[error(transparent)]
-    Input(#[from] BadInput),
-    #[error("the server takes no entry of the input")]
-    Refused(#[source] Error),
-}
-
 impl Failure {
     fn exit_code(&self) -> ExitCode {
         match self {
@@ -91,6 +78,7 @@ impl Failure {
             | Self::Listen(_)
             | Self::Input(_)
             | Self::NotFed(_)
+            | Self::Feeder(_)
             | Self::Signals(_)
             | Self::Keys(_)
             | Self::Path(_)
@@ -106,11 +94,14 @@ pub async fn run(args: DevArgs) -> ExitCode {
         Ok(shutdown) => shutdown,
         Err(failure) => return fail(&failure),
     };
-    match Box::pin(run_stage(args, shutdown.clone())).await {
-        Ok(()) => shutdown
-            .exit_code()
-            .map_or(ExitCode::SUCCESS, ExitCode::from),
-        Err(failure) => fail(&failure),
+    let ran = Box::pin(run_stage(args, shutdown.clone())).await;
+    let aborted = shutdown.exit_code().map(ExitCode::from);
+    match ran {
+        Ok(()) => aborted.unwrap_or(ExitCode::SUCCESS),
+        Err(failure) => {
+            let code = fail(&failure);
+            aborted.unwrap_or(code)
+        }
     }
 }
 
@@ -156,9 +147,9 @@ async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
     let summary = Box::pin(work(config, broker, &identity, around)).await?;
     // It ends with the order to stop, which the worker has carried out.
     shutdown.drain.cancel();
-    let fed = companion.await.unwrap_or(Ok(()));
+    let fed = companion.await;
     print(summary, args.output).map_err(Failure::Print)?;
-    Ok(fed?)
+    Ok(fed.map_err(Failure::Feeder)??)
 }
 
 fn read_manifest(path: &Path) -> Result<Stage, Failure> {
@@ -259,71 +250,6 @@ async fn work(
             let handler = ExecHandler::new(settings);
             Ok(engine::run(config, broker, handler, identity, around).await?)
         }
-    }
-}
-
-/// What goes on beside the engine: the input is added, then the stage is watched until it is idle.
-async fn accompany(
-    broker: Arc<RedisBroker>,
-    entries: Option<Entries>,
-    until_idle: bool,
-    shutdown: Shutdown,
-    clock: Clock,
-) -> Result<(), NotFed> {
-    let work = async {
-        if let Some(mut entries) = entries
-            && let Err(error) = feed(&broker, &mut entries, clock).await
-        {
-            shutdown.drain.cancel();
-            return Err(error);
-        }
-        if until_idle {
-            wait_until_idle(&broker, clock).await;
-            shutdown.drain.cancel();
-        }
-        Ok(())
-    };
-    tokio::select! {
-        done = work => done,
-        () = shutdown.drain.cancelled() => Ok(()),
-    }
-}
-
-async fn feed(broker: &RedisBroker, entries: &mut Entries, clock: Clock) -> Result<(), NotFed> {
-    let mut added = 0_u64;
-    while let Some(fields) = entries.next().await? {
-        // A Redis that is not there (yet) is waited for. An add whose reply was lost is made again: at least once.
-        while let Err(error) = broker.add(&fields).await {
-            match error {
-                Error::Denied { .. } | Error::WrongType { .. } | Error::Protocol { .. } => {
-                    return Err(NotFed::Refused(error));
-                }
-                Error::Disconnected { .. }
-                | Error::Unreachable { .. }
-                | Error::AuthenticationFailed { .. }
-                | Error::CredentialsUnreadable { .. }
-                | Error::GroupMissing { .. }
-                | Error::ReadOnly
-                | Error::Loading { .. }
-                | Error::Full => clock.until(clock.now() + ADDS_AGAIN_AFTER).await,
-            }
-        }
-        added += 1;
-    }
-    tracing::info!(added, "all of the input was added");
-    Ok(())
-}
-
-async fn wait_until_idle(broker: &RedisBroker, clock: Clock) {
-    let mut idle = 0;
-    while idle < IDLE_LOOKS {
-        clock.until(clock.now() + LOOKS_EVERY).await;
-        let seen = broker.backlog().await;
-        idle = if seen.is_ok_and(|backlog| backlog.is_idle()) {
-            idle + 1
-        } else {
-            0
-        };
     }
 }
 

@@ -1,5 +1,7 @@
 //! `--input` and `--until-idle`: a whole run from one command line.
 
+use rustix::process::Signal;
+
 use crate::engine::SOON;
 use crate::support::Bench;
 
@@ -43,4 +45,29 @@ async fn worker_on_an_empty_stage_ends_at_once_until_idle() {
     let bench = Bench::new().await;
     let summary = bench.run_dry(&bench.scripted("ok"), SOON).await;
     assert_eq!(summary, crate::support::Summary::default());
+}
+
+#[tokio::test]
+async fn input_that_a_drain_cut_off_is_told_and_the_exit_code_says_so() {
+    let bench = Bench::new().await;
+    let stage = bench.scripted("ok");
+    let path = bench.file("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo").success());
+    // Both ends, so that neither opening nor reading meets an end.
+    let open = std::fs::File::options().read(true).write(true).open(&path);
+    let mut pipe = open.expect("a pipe");
+    let words = ["--input", &path.to_string_lossy(), "--until-idle"];
+    let mut worker = bench.worker_with(&stage, &words);
+    std::io::Write::write_all(&mut pipe, b"{\"key\":\"one\"}\n").expect("written");
+    bench.started(1, SOON).await;
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.exit(SOON).await, 1);
+    let told = "error: 1 entry of the input was added, the rest was not: the run was stopped";
+    assert!(worker.log().contains(told), "{}", worker.log());
+    assert!(
+        worker.output().contains("\"done\":1"),
+        "{}",
+        worker.output()
+    );
 }
