@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::printable::escaped;
@@ -21,23 +21,21 @@ pub enum LogFormat {
 /// The filter cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the log level `{filter}` is not one: write error, warn, info, debug, trace, or target=level pairs"
+    "--log-level (or STREAMSTAGE_LOG) `{filter}`: must be off, error, warn, info, debug or trace, or target=level pairs such as streamstage=debug,redis=warn"
 )]
 pub struct BadFilter {
     /// What was given.
     filter: String,
-    /// What is wrong with it.
-    source: ParseError,
 }
+
+/// The levels that a word alone may name.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Sends every event that passes `filter` to stderr, for the rest of this process.
 ///
 /// Only the first call of a process has an effect.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), BadFilter> {
-    let parsed = EnvFilter::try_new(filter).map_err(|source| BadFilter {
-        filter: escaped(filter),
-        source,
-    })?;
+    let parsed = parse(filter)?;
     let lines = tracing_subscriber::fmt().with_env_filter(parsed);
     let started = match format {
         LogFormat::Text => lines.with_ansi(false).with_writer(EscapedStderr).try_init(),
@@ -52,6 +50,22 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), BadFilter> {
         tracing::debug!("logging had been started before");
     }
     Ok(())
+}
+
+/// A word alone is a level: the library would take any other for a target with all of its lines.
+fn parse(filter: &str) -> Result<EnvFilter, BadFilter> {
+    let is_known = |word: &str| {
+        word.contains('=') || LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word))
+    };
+    let parsed = filter
+        .split(',')
+        .map(str::trim)
+        .all(is_known)
+        .then(|| EnvFilter::try_new(filter).ok())
+        .flatten();
+    parsed.ok_or_else(|| BadFilter {
+        filter: escaped(filter),
+    })
 }
 
 /// Stderr behind [`EscapedLine`].
@@ -103,7 +117,24 @@ mod tests {
 
     #[test]
     fn a_filter_that_is_none_is_refused_with_the_words_that_are() {
-        let error = start(LogFormat::Text, "streamstage=loud").unwrap_err();
-        assert!(error.to_string().contains("error, warn, info"), "{error}");
+        for filter in ["streamstage=loud", "foo", "", "info,foo", "info,"] {
+            let error = start(LogFormat::Text, filter).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("error, warn, info"), "{text}");
+            assert!(std::error::Error::source(&error).is_none());
+        }
+    }
+
+    #[test]
+    fn levels_and_pairs_are_filters() {
+        for filter in [
+            "info",
+            "WARN",
+            "off",
+            "streamstage=debug",
+            "warn,redis=info",
+        ] {
+            assert!(parse(filter).is_ok(), "{filter}");
+        }
     }
 }
