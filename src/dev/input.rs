@@ -8,35 +8,48 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use crate::cli::Input;
+use crate::printable::escaped_to;
 use crate::streams::Fields;
 
-/// Lines that are read ahead of their adding.
-const LINES_AHEAD: usize = 256;
+/// Lines that are read ahead of their adding. Few: each may be long.
+const LINES_AHEAD: usize = 4;
+
+/// A longer line is no entry.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+/// So many characters of a member's name tell which one it is.
+const TELLING: usize = 60;
 
 /// Why the input cannot be read on.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BadInput {
     #[error("cannot read {name}")]
     Unreadable { name: String, source: io::Error },
-    #[error(
-        "line {line} of {name} is no JSON object of strings, numbers, booleans, arrays of these, or {{\"base64\": \"...\"}}"
-    )]
-    NotAnEntry { name: String, line: u64 },
+    #[error("line {line} of {name} is no entry: {problem}")]
+    NotAnEntry {
+        name: String,
+        line: u64,
+        problem: String,
+    },
 }
+
+/// A line as it was read: its text, or why it has none.
+type Line = Result<String, &'static str>;
 
 /// Lines on their way to become entries, read by a thread of their own: a terminal that says nothing holds up no exit.
 pub(super) struct Entries {
     name: String,
-    lines: mpsc::Receiver<io::Result<String>>,
+    lines: mpsc::Receiver<io::Result<Line>>,
     line: u64,
 }
 
 impl Entries {
     pub(super) fn open(input: &Input) -> Result<Self, BadInput> {
-        let (name, reader): (_, Box<dyn BufRead + Send>) = match input {
+        let (name, mut reader): (_, Box<dyn BufRead + Send>) = match input {
             Input::Stdin => (
                 "standard input".to_owned(),
                 Box::new(BufReader::new(io::stdin())),
@@ -51,8 +64,9 @@ impl Entries {
         };
         let (sender, lines) = mpsc::channel(LINES_AHEAD);
         std::thread::spawn(move || {
-            for line in reader.lines() {
-                if sender.blocking_send(line).is_err() {
+            while let Some(line) = next_line(&mut reader).transpose() {
+                let is_last = !matches!(line, Ok(Ok(_)));
+                if sender.blocking_send(line).is_err() || is_last {
                     return;
                 }
             }
@@ -68,33 +82,56 @@ impl Entries {
     pub(super) async fn next(&mut self) -> Result<Option<Fields>, BadInput> {
         loop {
             self.line += 1;
-            let name = || self.name.clone();
-            let line = match self.lines.recv().await {
-                Some(Ok(line)) => line,
-                None => return Ok(None),
-                Some(Err(source)) => {
-                    return Err(BadInput::Unreadable {
-                        name: name(),
-                        source,
-                    });
-                }
+            let Some(line) = self.lines.recv().await else {
+                return Ok(None);
             };
-            if line.trim().is_empty() {
-                continue;
-            }
-            return match parse(&line) {
-                Ok(fields) => Ok(Some(fields)),
-                Err(_) => Err(BadInput::NotAnEntry {
-                    name: name(),
-                    line: self.line,
-                }),
+            let line = line.map_err(|source| BadInput::Unreadable {
+                name: self.name.clone(),
+                source,
+            })?;
+            let parsed = match line {
+                Ok(text) if text.trim().is_empty() => continue,
+                Ok(text) => parse(&text),
+                Err(problem) => Err(problem.to_owned()),
             };
+            return parsed.map(Some).map_err(|problem| BadInput::NotAnEntry {
+                name: self.name.clone(),
+                line: self.line,
+                problem,
+            });
         }
     }
 }
 
-fn parse(line: &str) -> Result<Fields, serde_json::Error> {
-    serde_json::from_str::<EntryJson>(line).map(|entry| entry.0)
+/// The next line without its end; `None` at the end of the input. Behind a line without a text nothing can be read.
+fn next_line(reader: &mut dyn BufRead) -> io::Result<Option<Line>> {
+    let mut bytes = Vec::new();
+    // One byte for the line's end, or for being too long.
+    let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX) + 1;
+    if io::Read::take(reader, most).read_until(b'\n', &mut bytes)? == 0 {
+        return Ok(None);
+    }
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    Ok(Some(if bytes.len() > MOST_BYTES {
+        Err("it is longer than 64 MiB")
+    } else {
+        String::from_utf8(bytes)
+            .map_err(|_| "it is not UTF-8; write a value of other bytes as {\"base64\": \"...\"}")
+    }))
+}
+
+/// The fields of a line, or what is wrong with it.
+fn parse(line: &str) -> Result<Fields, String> {
+    match serde_json::from_str::<EntryJson>(line) {
+        Ok(entry) => Ok(entry.0),
+        Err(error) => {
+            let text = error.to_string();
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            Err(text.strip_suffix(&place).unwrap_or(&text).to_owned())
+        }
+    }
 }
 
 /// An object's members in their order; an array is a repeated field.
@@ -112,13 +149,15 @@ impl<'de> Visitor<'de> for EntryVisitor {
     type Value = EntryJson;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with at least one member")
+        f.write_str("an object of fields such as {\"name\": \"value\"}")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<EntryJson, A::Error> {
         let mut fields = Fields::new();
-        while let Some((name, value)) = object.next_entry::<String, ValueJson>()? {
-            let values = value.bytes().map_err(de::Error::custom)?;
+        while let Some((name, value)) = object.next_entry::<String, Value>()? {
+            let values = bytes(value).map_err(|problem| {
+                de::Error::custom(format!("`{}` is {problem}", escaped_to(&name, TELLING)))
+            })?;
             fields.extend(
                 values
                     .into_iter()
@@ -126,37 +165,35 @@ impl<'de> Visitor<'de> for EntryVisitor {
             );
         }
         if fields.is_empty() {
-            return Err(de::Error::custom("an entry has at least one field"));
+            return Err(de::Error::custom(
+                "it has no field: an entry needs at least one",
+            ));
         }
         Ok(EntryJson(fields))
     }
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ValueJson {
-    Text(String),
-    Number(serde_json::Number),
-    Flag(bool),
-    Bytes { base64: String },
-    Many(Vec<ValueJson>),
+/// The values of a member, or what it is instead.
+fn bytes(value: Value) -> Result<Vec<Vec<u8>>, &'static str> {
+    Ok(match value {
+        Value::Null => return Err("null: leave it out, or write a string"),
+        Value::String(text) => vec![text.into_bytes()],
+        Value::Number(number) => vec![number.to_string().into_bytes()],
+        Value::Bool(flag) => vec![flag.to_string().into_bytes()],
+        Value::Object(members) => vec![decoded(&members)?],
+        Value::Array(values) => {
+            let all: Result<Vec<_>, _> = values.into_iter().map(bytes).collect();
+            all?.concat()
+        }
+    })
 }
 
-impl ValueJson {
-    fn bytes(self) -> Result<Vec<Vec<u8>>, base64::DecodeError> {
-        Ok(match self {
-            Self::Text(text) => vec![text.into_bytes()],
-            Self::Number(number) => vec![number.to_string().into_bytes()],
-            Self::Flag(flag) => vec![flag.to_string().into_bytes()],
-            Self::Bytes { base64 } => vec![BASE64.decode(base64)?],
-            Self::Many(values) => {
-                let mut all = Vec::new();
-                for value in values {
-                    all.extend(value.bytes()?);
-                }
-                all
-            }
-        })
+fn decoded(members: &Map<String, Value>) -> Result<Vec<u8>, &'static str> {
+    match members.get("base64") {
+        Some(Value::String(text)) if members.len() == 1 => BASE64
+            .decode(text)
+            .map_err(|_| "no base64 (of the standard alphabet, with padding)"),
+        _ => Err("an object: write it as a string, or bytes as {\"base64\": \"...\"}"),
     }
 }
 
@@ -180,17 +217,38 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_refused() {
-        for line in [
-            "",
-            "[]",
-            "{}",
-            "1",
-            "{\"a\":null}",
-            "{\"a\":{\"b\":1}}",
-            "{\"a\":\"x\"",
+    fn what_is_no_entry_is_refused_with_its_cause() {
+        for (line, cause) in [
+            ("[]", "invalid type: sequence"),
+            ("1", "invalid type: integer"),
+            ("{}", "no field"),
+            ("{\"a\":null}", "`a` is null"),
+            ("{\"a\":[\"x\",null]}", "`a` is null"),
+            ("{\"a\":{\"b\":1}}", "`a` is an object"),
+            ("{\"a\":{\"base64\":\"/w==\",\"b\":1}}", "`a` is an object"),
+            ("{\"a\":{\"base64\":\"?\"}}", "`a` is no base64"),
+            ("{\"a\\n\":null}", "`a\\n` is null"),
+            ("{\"a\":\"x\"", "EOF while parsing an object"),
+            ("{\"a\":\"x\"} x", "trailing characters"),
         ] {
-            assert!(parse(line).is_err(), "{line}");
+            let problem = parse(line).unwrap_err();
+            assert!(problem.contains(cause), "{line}: {problem}");
+            assert!(!problem.contains("column"), "{line}: {problem}");
         }
+    }
+
+    #[test]
+    fn a_line_is_bounded_and_its_text_is_utf8() {
+        let mut lines: &[u8] = b"one\n\nlast";
+        let mut next = || next_line(&mut lines).unwrap();
+        assert_eq!(next(), Some(Ok("one".to_owned())));
+        assert_eq!(next(), Some(Ok(String::new())));
+        assert_eq!(next(), Some(Ok("last".to_owned())));
+        assert_eq!(next(), None);
+        let problem = next_line(&mut &b"\xff\n"[..]).unwrap().unwrap();
+        assert!(problem.unwrap_err().contains("UTF-8"));
+        let mut endless = BufReader::new(io::repeat(b'x'));
+        let problem = next_line(&mut endless).unwrap().unwrap();
+        assert!(problem.unwrap_err().contains("64 MiB"));
     }
 }
