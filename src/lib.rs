@@ -40,6 +40,7 @@ pub mod deadletters;
 pub mod dev;
 pub mod engine;
 pub mod manifest;
+pub mod manifest_file;
 pub mod metrics;
 pub mod printable;
 pub mod redis_url;

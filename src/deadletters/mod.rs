@@ -8,6 +8,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::manifest::{self, ManifestError};
+use crate::manifest_file::{self, CannotRead};
 use crate::stage::Stage;
 use crate::streams::redis::Target;
 use crate::streams::redis::dead_letters::DeadLetters;
@@ -40,13 +41,8 @@ pub enum End {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The manifest cannot be read.
-    #[error("cannot read {path}")]
-    ManifestUnreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    ManifestUnreadable(#[from] CannotRead),
     /// The manifest is no valid stage.
     #[error("{path} is not a valid stage")]
     ManifestInvalid {
@@ -75,7 +71,7 @@ impl Error {
     /// Whether the user can mend it in the words of the order, or in the manifest.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::ManifestUnreadable { .. }
+            Self::ManifestUnreadable(_)
             | Self::ManifestInvalid { .. }
             | Self::PasswordMissing
             | Self::NotConfirmed => true,
@@ -120,10 +116,7 @@ pub async fn run(request: Request) -> Result<End, Error> {
 
 async fn open(request: &Request) -> Result<Desk, Error> {
     let path = request.manifest.clone();
-    let text = match tokio::fs::read_to_string(&path).await {
-        Ok(text) => text,
-        Err(source) => return Err(Error::ManifestUnreadable { path, source }),
-    };
+    let text = manifest_file::read(&path)?;
     let stage = manifest::parse(&text).map_err(|source| Error::ManifestInvalid { path, source })?;
     let target = target(&stage, &request.server)?;
     let keys = stage.keys();

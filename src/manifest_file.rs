@@ -1,0 +1,70 @@
+//! A manifest's text, from a file or from standard input: never more of it than a manifest may have.
+//!
+//! What the text means is up to [`crate::manifest`].
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// As many bytes as a manifest may have.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The path that means standard input.
+pub const STDIN: &str = "-";
+
+/// The manifest cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", if path.as_os_str() == STDIN { "standard input".into() } else { path.to_string_lossy() })]
+pub struct CannotRead {
+    /// The file.
+    path: PathBuf,
+    /// Why.
+    source: io::Error,
+}
+
+/// Reads a manifest; `-` is standard input.
+///
+/// It blocks for as long as a pipe has nothing to say: read before signals are handled, so that a Ctrl-C ends it.
+pub fn read(path: &Path) -> Result<String, CannotRead> {
+    let text = if path.as_os_str() == STDIN {
+        bounded(io::stdin().lock())
+    } else {
+        File::open(path).and_then(bounded)
+    };
+    text.map_err(|source| CannotRead {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn bounded(from: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    from.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|read| read > MOST_BYTES) {
+        return Err(io::Error::other(format!(
+            "it has more than {MOST_BYTES} bytes, the most that a manifest may have: keep one stage in the file"
+        )));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let error = read(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read /dev/zero");
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains("more than 1048576 bytes"), "{cause}");
+    }
+
+    #[test]
+    fn the_largest_manifest_is_read_whole() {
+        let largest = usize::try_from(MOST_BYTES).unwrap();
+        let text = bounded(io::repeat(b' ').take(MOST_BYTES)).unwrap();
+        assert_eq!(text.len(), largest);
+        assert!(bounded(&b"\xff"[..]).is_err());
+    }
+}
