@@ -1,4 +1,4 @@
-//! The order to stop: the first SIGTERM or SIGINT drains, the second aborts.
+//! The order to stop: the first SIGTERM, SIGINT or SIGHUP drains, the second aborts.
 //!
 //! It only tells; what draining means is up to whoever watches.
 
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The numbers of the two signals, for exit codes.
+/// The numbers of the signals, for exit codes.
+const SIGHUP: u8 = 1;
 const SIGINT: u8 = 2;
 const SIGTERM: u8 = 15;
 
@@ -32,17 +33,19 @@ impl Shutdown {
         Self::default()
     }
 
-    /// An order that SIGTERM and SIGINT give, from now until this process ends. Needs a tokio runtime.
+    /// An order that SIGTERM, SIGINT and SIGHUP (a terminal that closes) give, from now until this process ends. Needs a tokio runtime.
     pub fn on_signals() -> io::Result<Self> {
         let shutdown = Self::default();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
         let heard = shutdown.clone();
         tokio::spawn(async move {
             loop {
                 let came = tokio::select! {
                     came = terminate.recv() => came.map(|()| SIGTERM),
                     came = interrupt.recv() => came.map(|()| SIGINT),
+                    came = hang_up.recv() => came.map(|()| SIGHUP),
                 };
                 match came {
                     Some(number) => heard.hear(number),
@@ -94,10 +97,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_real_signal_is_heard() {
-        let shutdown = Shutdown::on_signals().unwrap();
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)
-            .unwrap();
-        shutdown.drain.cancelled().await;
-        assert!(!shutdown.abort.is_cancelled());
+        use rustix::process::{Signal, getpid, kill_process};
+        for signal in [Signal::TERM, Signal::HUP] {
+            let shutdown = Shutdown::on_signals().unwrap();
+            kill_process(getpid(), signal).unwrap();
+            shutdown.drain.cancelled().await;
+            assert!(!shutdown.abort.is_cancelled());
+        }
     }
 }

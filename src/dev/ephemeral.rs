@@ -16,6 +16,20 @@ const STARTS_WITHIN: Duration = Duration::from_secs(10);
 /// How often a new server is asked.
 const ASKED_EVERY: Duration = Duration::from_millis(20);
 
+/// What a shell says of a program that it does not find.
+const NOT_FOUND: i32 = 127;
+
+/// Runs the server until it ends, or until nobody holds the other end of the standard input: that is so when we end, in
+/// whichever way.
+const LEASH: &str = r#"
+exec 3<&0
+redis-server "$@" 3<&- </dev/null &
+server=$!
+{ read -r _; kill -KILL "$server"; } <&3 &
+exec 3<&-
+wait "$server"
+"#;
+
 /// A server that lives as long as this value.
 #[derive(Debug)]
 pub(super) struct EphemeralServer {
@@ -30,7 +44,7 @@ pub(super) enum NoServer {
         "no redis-server on the PATH: install Debian's package redis-server, or name a server with --redis"
     )]
     NotInstalled,
-    #[error("cannot start redis-server")]
+    #[error("cannot start redis-server through sh")]
     CannotStart(#[from] io::Error),
     #[error("the redis-server that was started has ended: {0}")]
     Ended(ExitStatus),
@@ -45,7 +59,8 @@ impl EphemeralServer {
             .local_addr()?
             .port();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut process = Command::new("redis-server")
+        let mut process = Command::new("sh")
+            .args(["-c", LEASH, "sh"])
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args([
                 "--save",
@@ -55,33 +70,22 @@ impl EphemeralServer {
                 "--maxmemory-policy",
                 "noeviction",
             ])
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             // A Ctrl-C is for the worker, which still needs its server to drain.
             .process_group(0)
             .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| {
-                if error.kind() == io::ErrorKind::NotFound {
-                    NoServer::NotInstalled
-                } else {
-                    NoServer::CannotStart(error)
-                }
-            })?;
+            .spawn()?;
         let deadline = clock.now() + STARTS_WITHIN;
         while TcpStream::connect(address).await.is_err() {
             if clock.now() >= deadline {
                 return Err(NoServer::Silent(address));
             }
-            if let Some(status) = process.try_wait()? {
-                return Err(NoServer::Ended(status));
-            }
+            still_runs(&mut process)?;
             clock.until(clock.now() + ASKED_EVERY).await;
         }
-        if let Some(status) = process.try_wait()? {
-            return Err(NoServer::Ended(status));
-        }
+        still_runs(&mut process)?;
         Ok(Self {
             address,
             _process: process,
@@ -90,5 +94,13 @@ impl EphemeralServer {
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+fn still_runs(process: &mut Child) -> Result<(), NoServer> {
+    match process.try_wait()? {
+        None => Ok(()),
+        Some(status) if status.code() == Some(NOT_FOUND) => Err(NoServer::NotInstalled),
+        Some(status) => Err(NoServer::Ended(status)),
     }
 }

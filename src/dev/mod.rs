@@ -15,12 +15,13 @@ use crate::engine::handler::http::{HttpHandler, HttpSettings};
 use crate::engine::observer::Health;
 use crate::engine::{self, Identity, Summary, Surroundings};
 use crate::manifest::{self, ManifestError};
+use crate::manifest_file::{self, CannotRead};
 use crate::printable::escaped;
 use crate::serve::{self, CannotListen, Endpoints};
 use crate::shutdown::Shutdown;
 use crate::stage::{HandlerSpec, Stage};
 use crate::streams::redis::RedisBroker;
-use crate::streams::{ConsumerName, Credentials, NoPrefix};
+use crate::streams::{Broker, ConsumerName, Credentials, NoPrefix};
 use crate::worker_config::WorkerConfig;
 
 mod ephemeral;
@@ -37,11 +38,8 @@ const USAGE: u8 = 2;
 /// Why a local run failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("cannot read {path}")]
-    Unreadable {
-        path: String,
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Unreadable(#[from] CannotRead),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     #[error(transparent)]
@@ -73,7 +71,7 @@ enum Failure {
 impl Failure {
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Unreadable { .. } | Self::Manifest(_) | Self::NoCredentials => USAGE.into(),
+            Self::Unreadable(_) | Self::Manifest(_) | Self::NoCredentials => USAGE.into(),
             Self::Server(_)
             | Self::Listen(_)
             | Self::Input(_)
@@ -90,11 +88,15 @@ impl Failure {
 
 /// Runs a stage until a signal, or until it is idle where that was asked for.
 pub async fn run(args: DevArgs) -> ExitCode {
-    let shutdown = match Shutdown::on_signals().map_err(Failure::Signals) {
-        Ok(shutdown) => shutdown,
+    let begun = read_manifest(&args.manifest).and_then(|stage| {
+        let shutdown = Shutdown::on_signals().map_err(Failure::Signals)?;
+        Ok((stage, shutdown))
+    });
+    let (stage, shutdown) = match begun {
+        Ok(begun) => begun,
         Err(failure) => return fail(&failure),
     };
-    let ran = Box::pin(run_stage(args, shutdown.clone())).await;
+    let ran = Box::pin(run_stage(args, stage, shutdown.clone())).await;
     let aborted = shutdown.exit_code().map(ExitCode::from);
     match ran {
         Ok(()) => aborted.unwrap_or(ExitCode::SUCCESS),
@@ -114,14 +116,13 @@ fn fail(failure: &Failure) -> ExitCode {
     failure.exit_code()
 }
 
-async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
+async fn run_stage(args: DevArgs, stage: Stage, shutdown: Shutdown) -> Result<(), Failure> {
     let clock = Clock::start();
-    let stage = read_manifest(&args.manifest)?;
     let entries = match &args.input {
         Some(input) => Some(Entries::open(input)?),
         None => None,
     };
-    let (config, _server) = aim(&stage, &args.redis, clock).await?;
+    let (config, server) = aim(&stage, &args.redis, clock).await?;
     let identity = identity();
     let broker = Arc::new(RedisBroker::new(engine::settings(
         &config,
@@ -144,20 +145,19 @@ async fn run_stage(args: DevArgs, shutdown: Shutdown) -> Result<(), Failure> {
         shutdown.clone(),
         clock,
     ));
-    let summary = Box::pin(work(config, broker, &identity, around)).await?;
+    let summary = Box::pin(work(config, Arc::clone(&broker), &identity, around)).await?;
     // It ends with the order to stop, which the worker has carried out.
     shutdown.drain.cancel();
     let fed = companion.await;
+    if server.is_some() {
+        tell_what_ends(&broker).await;
+    }
     print(summary, args.output).map_err(Failure::Print)?;
     Ok(fed.map_err(Failure::Feeder)??)
 }
 
 fn read_manifest(path: &Path) -> Result<Stage, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|source| Failure::Unreadable {
-        path: path.display().to_string(),
-        source,
-    })?;
-    Ok(manifest::parse(&text)?)
+    Ok(manifest::parse(&manifest_file::read(path)?)?)
 }
 
 /// The config, aimed at the Redis that was asked for; a server of our own lives as long as what is returned.
@@ -251,6 +251,32 @@ async fn work(
             Ok(engine::run(config, broker, handler, identity, around).await?)
         }
     }
+}
+
+/// Says what a redis-server of our own takes with it.
+async fn tell_what_ends(broker: &RedisBroker) {
+    match broker.backlog().await {
+        Ok(backlog) if backlog.is_idle() && backlog.dead_letters == 0 => {}
+        Ok(backlog) => {
+            let held = backlog.pending + backlog.delayed;
+            let undone = match backlog.undelivered {
+                Some(waiting) => counted(waiting + held, "undone entry", "undone entries"),
+                None => format!("more than {held} undone entries"),
+            };
+            let letters = counted(backlog.dead_letters, "dead letter", "dead letters");
+            tracing::warn!(
+                "the redis-server of this run ends, and with it {undone} and {letters}: name a lasting one with --redis"
+            );
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the redis-server of this run ends; what is left in it could not be counted");
+        }
+    }
+}
+
+fn counted(count: u64, one: &str, several: &str) -> String {
+    let noun = if count == 1 { one } else { several };
+    format!("{count} {noun}")
 }
 
 fn print(summary: Summary, output: Output) -> std::io::Result<()> {

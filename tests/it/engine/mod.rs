@@ -5,6 +5,7 @@ mod dead_letters;
 mod input;
 mod ledger;
 mod manifest;
+mod own_redis;
 mod retry;
 mod throughput;
 
