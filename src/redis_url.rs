@@ -30,6 +30,16 @@ pub enum RedisUrlError {
     /// TLS is asked for.
     #[error("`rediss://` needs TLS, which this version does not have yet: use redis://")]
     TlsUnsupported,
+    /// The port is not a number, or none that a port can have.
+    #[error(
+        "the port must be a number from 1 to 65535, as in redis://host:6379 (a `:` in a password is written %3A)"
+    )]
+    Port,
+    /// A character that ends a part of the URL stands before the `@`.
+    #[error(
+        "percent-encode what stands in the user or the password: `/` is written %2F, `#` %23, `?` %3F, `@` %40"
+    )]
+    NotEncoded,
     /// Another scheme.
     #[error("the scheme must be redis://")]
     Scheme,
@@ -40,7 +50,7 @@ pub enum RedisUrlError {
     #[error("the database must be a number from 0 to 1023, as in redis://host:6379/2")]
     Database,
     /// A query or a fragment.
-    #[error("nothing may follow the database: `?` and `#` in a password are written %3F and %23")]
+    #[error("nothing may follow the database, as in redis://host:6379/2")]
     Trailing,
     /// The user or the password is not text after decoding.
     #[error("user and password must be UTF-8, percent-encoded where needed")]
@@ -53,9 +63,14 @@ pub enum RedisUrlError {
 impl RedisUrl {
     /// Reads `redis://[user[:password]@]host[:port][/database]`.
     pub fn parse(text: &str) -> Result<Self, RedisUrlError> {
+        if is_cut_short(text) {
+            return Err(RedisUrlError::NotEncoded);
+        }
         let url = Url::parse(text).map_err(|error| {
             if error == url::ParseError::EmptyHost {
                 RedisUrlError::HostMissing
+            } else if error == url::ParseError::InvalidPort {
+                RedisUrlError::Port
             } else {
                 RedisUrlError::NotAUrl
             }
@@ -76,8 +91,18 @@ impl RedisUrl {
     }
 }
 
+/// Whether the part before the last `@` holds what would end it earlier.
+fn is_cut_short(text: &str) -> bool {
+    let behind_scheme = text.split_once("://").map_or("", |(_, rest)| rest);
+    let credentials = behind_scheme.rsplit_once('@').map(|(before, _)| before);
+    credentials.is_some_and(|credentials| credentials.contains(['/', '#', '?']))
+}
+
 fn address(url: &Url) -> Result<String, RedisUrlError> {
     let port = url.port().unwrap_or(DEFAULT_PORT);
+    if port == 0 {
+        return Err(RedisUrlError::Port);
+    }
     match url.host() {
         Some(Host::Domain("")) | None => Err(RedisUrlError::HostMissing),
         Some(host @ (Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_))) => {
@@ -184,13 +209,18 @@ mod tests {
             ("redis://:s3cret@:1", RedisUrlError::HostMissing),
             ("rediss://:s3cret@host", RedisUrlError::TlsUnsupported),
             ("http://:s3cret@host", RedisUrlError::Scheme),
-            ("redis://:s3cret@host:port", RedisUrlError::NotAUrl),
+            ("redis://:s3cret@host:port", RedisUrlError::Port),
+            ("redis://:s3cret@host:70000", RedisUrlError::Port),
+            ("redis://:s3cret@host:0", RedisUrlError::Port),
+            ("redis://:s3cret/tail@host", RedisUrlError::NotEncoded),
+            ("redis://:s3cret?tail@host", RedisUrlError::NotEncoded),
+            ("redis://:s3cret@tail/x@host", RedisUrlError::NotEncoded),
             ("redis://:s3cret@host/x", RedisUrlError::Database),
             ("redis://:s3cret@host/1024", RedisUrlError::Database),
             ("redis://:s3cret@host/1/2", RedisUrlError::Database),
             ("redis://:s3cret@host/-1", RedisUrlError::Database),
             ("redis://:s3cret@host/1?x=1", RedisUrlError::Trailing),
-            ("redis://:s3cret#tail@host", RedisUrlError::HostMissing),
+            ("redis://:s3cret#tail@host", RedisUrlError::NotEncoded),
             ("redis://:s3cret%FF@host", RedisUrlError::CredentialsNotText),
             ("redis://user@host", RedisUrlError::PasswordMissing),
         ];
