@@ -95,8 +95,15 @@ pub fn parse(
     let flags = Flags::try_parse_from(words)?;
     let command = match flags.order {
         Order::Crd => Command::Crd,
-        Order::Dev(dev) => Command::Dev(dev.read(&environment)?),
-        Order::Dlq(dlq) => Command::Dlq(dlq.read(&environment)?),
+        Order::Dev(dev) => {
+            let args = dev.read(&environment);
+            Command::Dev(args.map_err(|misuse| misuse.at(&["dev"]))?)
+        }
+        Order::Dlq(dlq) => {
+            let verb = dlq.verb.name();
+            let request = dlq.read(&environment);
+            Command::Dlq(request.map_err(|misuse| misuse.at(&["dlq", verb]))?)
+        }
     };
     Ok(Invocation {
         log_json: flags.log_format == flags::LogForm::Json,
@@ -118,32 +125,47 @@ pub fn parse_own() -> Result<Invocation, clap::Error> {
 }
 
 /// A wrong use that clap itself does not see.
-fn usage(message: impl std::fmt::Display) -> clap::Error {
-    Flags::command().error(ErrorKind::ValueValidation, message)
+#[derive(Debug)]
+struct Misuse(String);
+
+impl Misuse {
+    fn new(message: impl std::fmt::Display) -> Self {
+        Self(message.to_string())
+    }
+
+    /// Told with the usage of the subcommand at `path`.
+    fn at(self, path: &[&str]) -> clap::Error {
+        let mut command = Flags::command();
+        command.build();
+        for name in path {
+            if let Some(below) = command.find_subcommand(name).cloned() {
+                command = below;
+            }
+        }
+        command.error(ErrorKind::ValueValidation, self.0)
+    }
 }
 
 /// The value of `--redis`. Not a value parser of clap's: those repeat a bad value, and with it the password.
-fn redis_url(text: &str) -> Result<RedisUrl, clap::Error> {
-    RedisUrl::parse(text).map_err(|error| usage(format!("--redis: {error}")))
+fn redis_url(text: &str) -> Result<RedisUrl, Misuse> {
+    RedisUrl::parse(text).map_err(|error| Misuse::new(format_args!("--redis: {error}")))
 }
 
 /// What the environment gives in place of a manifest's Secrets.
-fn credentials(
-    environment: &impl Fn(&str) -> Option<OsString>,
-) -> Result<Credentials, clap::Error> {
+fn credentials(environment: &impl Fn(&str) -> Option<OsString>) -> Result<Credentials, Misuse> {
     let read = |name: &str| {
         environment(name)
             .filter(|value| !value.is_empty())
             .map(|value| {
                 value
                     .into_string()
-                    .map_err(|_| usage(format!("{name} must be UTF-8")))
+                    .map_err(|_| Misuse::new(format_args!("{name} must be UTF-8")))
             })
             .transpose()
     };
     match (read(USERNAME_VARIABLE)?, read(PASSWORD_VARIABLE)?) {
         (None, None) => Ok(Credentials::None),
-        (Some(_), None) => Err(usage(format!(
+        (Some(_), None) => Err(Misuse::new(format_args!(
             "{USERNAME_VARIABLE} is set, and {PASSWORD_VARIABLE} is not: set both"
         ))),
         (username, Some(password)) => Ok(Credentials::Inline { username, password }),
@@ -151,7 +173,13 @@ fn credentials(
 }
 
 impl flags::Dev {
-    fn read(self, environment: &impl Fn(&str) -> Option<OsString>) -> Result<DevArgs, clap::Error> {
+    fn read(self, environment: &impl Fn(&str) -> Option<OsString>) -> Result<DevArgs, Misuse> {
+        let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
+        if is_stdin(&self.file) && self.input.as_ref().is_some_and(is_stdin) {
+            return Err(Misuse::new(
+                "-f - and --input -: only one of them can be standard input",
+            ));
+        }
         let redis = match self.redis.as_deref() {
             None => DevRedis::Ephemeral,
             Some("spec") => DevRedis::Manifest(credentials(environment)?),
@@ -160,9 +188,12 @@ impl flags::Dev {
         Ok(DevArgs {
             manifest: self.file,
             redis,
-            input: self.input.map(|path| match path.to_str() {
-                Some("-") => Input::Stdin,
-                _ => Input::File(path),
+            input: self.input.map(|path| {
+                if is_stdin(&path) {
+                    Input::Stdin
+                } else {
+                    Input::File(path)
+                }
             }),
             until_idle: self.until_idle,
             listen: self.listen,
@@ -172,10 +203,10 @@ impl flags::Dev {
 }
 
 impl dlq::Dlq {
-    fn read(self, environment: &impl Fn(&str) -> Option<OsString>) -> Result<Request, clap::Error> {
+    fn read(self, environment: &impl Fn(&str) -> Option<OsString>) -> Result<Request, Misuse> {
         let (verb, target) = self.verb.read()?;
         let server = match target.redis.as_deref() {
-            None => Server::Manifest(credentials(environment)?),
+            None | Some("spec") => Server::Manifest(credentials(environment)?),
             Some(url) => Server::Url(redis_url(url)?),
         };
         Ok(Request {

@@ -2,6 +2,7 @@
 //!
 //! What the text means is up to [`crate::manifest`].
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -10,16 +11,25 @@ use std::path::{Path, PathBuf};
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The path that means standard input.
-pub const STDIN: &str = "-";
+const STDIN: &str = "-";
 
 /// The manifest cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read {}", if path.as_os_str() == STDIN { "standard input".into() } else { path.to_string_lossy() })]
+#[error("cannot read {}", name(path))]
 pub struct CannotRead {
     /// The file.
     path: PathBuf,
     /// Why.
     source: io::Error,
+}
+
+/// What people call the file.
+pub fn name(path: &Path) -> Cow<'_, str> {
+    if path.as_os_str() == STDIN {
+        "standard input".into()
+    } else {
+        path.to_string_lossy()
+    }
 }
 
 /// Reads a manifest; `-` is standard input.

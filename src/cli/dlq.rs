@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::Misuse;
 use super::flags::Form;
-use super::usage;
 use crate::deadletters::request::{Purge, Replay, Selection, Verb};
 use crate::streams::EntryId;
 use crate::streams::letter::REASONS;
@@ -31,13 +31,13 @@ pub(super) struct Dlq {
 /// Whose dead letters
 #[derive(Args, Debug)]
 pub(super) struct Target {
-    /// The stage's manifest (YAML)
+    /// The stage's manifest (YAML); `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     pub(super) file: PathBuf,
 
-    /// The Redis to use in place of the manifest's: redis://[user[:password]@]host[:port][/database]. Without it
-    /// REDIS_USERNAME and REDIS_PASSWORD replace the manifest's Secrets
-    #[arg(long, value_name = "URL")]
+    /// The Redis to use in place of the manifest's: redis://[user[:password]@]host[:port][/database]. Without it, or
+    /// as `spec`, it is the manifest's, with REDIS_USERNAME and REDIS_PASSWORD in place of its Secrets
+    #[arg(long, value_name = "URL|spec")]
     pub(super) redis: Option<String>,
 }
 
@@ -127,7 +127,7 @@ pub(super) struct ReplayFlags {
     #[arg(long)]
     dry_run: bool,
     /// At most N a second; as fast as Redis takes them without it
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<NonZeroU32>,
     /// How the summary is printed
     #[arg(
@@ -193,13 +193,25 @@ pub(super) struct Which {
     #[arg(long, value_name = "AGE", value_parser = age)]
     newer_than: Option<Duration>,
     /// Only the oldest N of them
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<u64>,
 }
 
 impl DlqVerb {
+    /// The verb's own word.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Ls(_) => "ls",
+            Self::Groups(_) => "groups",
+            Self::Show(_) => "show",
+            Self::Replay(_) => "replay",
+            Self::Purge(_) => "purge",
+            Self::Export(_) => "export",
+        }
+    }
+
     /// The order, and whose letters it is for.
-    pub(super) fn read(self) -> Result<(Verb, Target), clap::Error> {
+    pub(super) fn read(self) -> Result<(Verb, Target), Misuse> {
         Ok(match self {
             Self::Ls(flags) => {
                 let (selection, output) = (flags.which.into(), flags.output.into());
@@ -228,7 +240,7 @@ impl DlqVerb {
 }
 
 impl ReplayFlags {
-    fn read(self) -> Result<(Verb, Target), clap::Error> {
+    fn read(self) -> Result<(Verb, Target), Misuse> {
         let verb = Verb::Replay {
             selection: self.which.deliberate(self.all)?,
             replay: Replay {
@@ -243,11 +255,16 @@ impl ReplayFlags {
 }
 
 impl PurgeFlags {
-    fn read(self) -> Result<(Verb, Target), clap::Error> {
+    fn read(self) -> Result<(Verb, Target), Misuse> {
         let purge = Purge {
             confirmed: self.yes || !self.which.ids.is_empty(),
             dry_run: self.dry_run,
         };
+        if self.target.file.as_os_str() == "-" && !purge.confirmed && !purge.dry_run {
+            return Err(Misuse::new(
+                "-f - leaves no standard input to confirm a purge on: add --yes",
+            ));
+        }
         let verb = Verb::Purge {
             selection: self.which.deliberate(self.all)?,
             purge,
@@ -259,15 +276,17 @@ impl PurgeFlags {
 
 impl Which {
     /// The selection of a verb that changes something: never everything by omission.
-    fn deliberate(self, all: bool) -> Result<Selection, clap::Error> {
+    fn deliberate(self, all: bool) -> Result<Selection, Misuse> {
         let selection = Selection::from(self);
         let narrowed = Selection {
             limit: None,
             ..selection.clone()
         } != Selection::default();
         match (all, narrowed) {
-            (true, true) => Err(usage("--all goes with no id and no filter: leave one out")),
-            (false, false) => Err(usage(
+            (true, true) => Err(Misuse::new(
+                "--all goes with no id and no filter: leave one out",
+            )),
+            (false, false) => Err(Misuse::new(
                 "say which dead letters: ids, --reason, --error-type, --older-than, --newer-than, or --all",
             )),
             (true, false) | (false, true) => Ok(selection),
@@ -286,6 +305,18 @@ impl From<Which> for Selection {
             limit: which.limit,
         }
     }
+}
+
+fn rate(text: &str) -> Result<NonZeroU32, &'static str> {
+    text.parse()
+        .map_err(|_| "write a whole number from 1, or leave --rate out to go as fast as Redis does")
+}
+
+fn limit(text: &str) -> Result<u64, &'static str> {
+    text.parse()
+        .ok()
+        .filter(|limit| *limit > 0)
+        .ok_or("write a whole number from 1, or leave --limit out for all of them")
 }
 
 /// Reads an age: a whole number and one of `s`, `m`, `h`, `d`.

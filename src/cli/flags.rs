@@ -58,7 +58,7 @@ pub(super) enum Order {
 /// Run a stage here, in the foreground, without a cluster
 ///
 /// Without --redis, a redis-server of its own is started on a free port and ends with the run: the manifest's Redis is
-/// never touched unless asked for. The first SIGINT or SIGTERM drains, the second aborts. Logs go to stderr, the summary
+/// never touched unless asked for. The first SIGINT, SIGTERM or SIGHUP drains, the second aborts. Logs go to stderr, the summary
 /// to stdout.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -67,7 +67,7 @@ Examples:
   streamstage dev -f stage.yaml --redis redis://localhost:6379/1 --listen 127.0.0.1:9300
   REDIS_PASSWORD=... streamstage dev -f stage.yaml --redis spec")]
 pub(super) struct Dev {
-    /// The stage's manifest (YAML)
+    /// The stage's manifest (YAML); `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     pub(super) file: PathBuf,
 
@@ -85,7 +85,7 @@ pub(super) struct Dev {
     pub(super) until_idle: bool,
 
     /// Serve /livez, /readyz and /metrics here, such as 127.0.0.1:9300; port 0 picks a free one
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     pub(super) listen: Option<SocketAddr>,
 
     /// How the summary is printed; json is one object on the last line
@@ -97,6 +97,18 @@ pub(super) struct Dev {
         default_value = "text"
     )]
     pub(super) output: Form,
+}
+
+/// Reads an address to listen at. Names are not looked up.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let port = text
+            .rsplit(':')
+            .next()
+            .and_then(|port| port.parse::<u16>().ok());
+        let port = port.unwrap_or(9300);
+        format!("write an IP address and a port, such as 127.0.0.1:{port} or [::]:{port}")
+    })
 }
 
 /// How log lines look.

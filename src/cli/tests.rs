@@ -184,3 +184,49 @@ fn a_replay_knows_force_rate_and_dry_run() {
         }
     );
 }
+
+#[test]
+fn a_wrong_use_shows_the_usage_of_its_own_subcommand() {
+    for (words, usage) in [
+        ("dlq replay -f s.yaml", "streamstage dlq replay"),
+        ("dlq purge -f s.yaml --all 1-0", "streamstage dlq purge"),
+        ("dlq ls -f s.yaml --redis x", "streamstage dlq ls"),
+        ("dev -f s.yaml --redis x", "streamstage dev"),
+        ("dlq ls -f s.yaml --limit x", "streamstage dlq ls"),
+    ] {
+        let error = read(words, &[]).unwrap_err().to_string();
+        let told = error.contains(&format!("Usage: {usage} ")) || error.contains("'--help'");
+        assert!(told && !error.contains("<COMMAND>"), "{words}: {error}");
+    }
+    let error = read("dlq replay -f s.yaml", &[]).unwrap_err().to_string();
+    assert!(error.contains("Usage: streamstage dlq replay"), "{error}");
+}
+
+#[test]
+fn a_bad_value_is_refused_with_the_remedy() {
+    for (words, remedy) in [
+        ("dev -f s.yaml --listen localhost:9301", "127.0.0.1:9301"),
+        ("dev -f s.yaml --listen 9302", "127.0.0.1:9302"),
+        ("dev -f s.yaml --listen here", "127.0.0.1:9300"),
+        ("dlq replay -f s.yaml --all --rate 0", "leave --rate out"),
+        ("dlq ls -f s.yaml --limit 0", "leave --limit out"),
+        ("dlq ls -f s.yaml --limit x", "leave --limit out"),
+        ("dev -f - --input -", "only one of them"),
+        ("dlq purge -f - --all", "--yes"),
+    ] {
+        let error = read(words, &[]).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{words}");
+        assert!(error.to_string().contains(remedy), "{words}: {error}");
+    }
+}
+
+#[test]
+fn dead_letters_are_at_the_manifests_redis_with_spec_and_without_a_word() {
+    let server = |words: &str| match read(words, &[("REDIS_PASSWORD", "pw")]).unwrap() {
+        Command::Dlq(request) => request.server,
+        other @ (Command::Crd | Command::Dev(_)) => panic!("{other:?}"),
+    };
+    let spec = server("dlq ls -f s.yaml --redis spec");
+    assert!(matches!(spec, Server::Manifest(Credentials::Inline { .. })));
+    assert_eq!(spec, server("dlq ls -f s.yaml"));
+}

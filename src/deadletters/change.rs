@@ -39,6 +39,15 @@ struct Progress {
     interrupted: bool,
 }
 
+/// A summary for programs.
+#[derive(Serialize)]
+struct Summary<'a> {
+    #[serde(flatten)]
+    progress: Progress,
+    /// `host:port/database`.
+    server: &'a str,
+}
+
 /// Gives letters back to the stage.
 pub(super) async fn replay(
     desk: &Desk,
@@ -52,7 +61,13 @@ pub(super) async fn replay(
         ..Progress::default()
     };
     let went = replay_all(desk, selection, order, &mut progress).await;
-    tell(progress, ["replayed", "would be replayed"], output, out)?;
+    tell(
+        desk,
+        progress,
+        ["replayed", "would be replayed"],
+        output,
+        out,
+    )?;
     went.map(|end| progress.rate(end))
 }
 
@@ -127,7 +142,7 @@ pub(super) async fn purge(
         let mut counted = Progress::default();
         purge_all(desk, selection, Deletion::Count, &mut counted).await?;
         if counted.matched == 0 {
-            tell(counted, ["deleted", ""], output, out)?;
+            tell(desk, counted, ["deleted", ""], output, out)?;
             return Ok(End::NothingMatched);
         }
         confirm(desk, counted.matched)?;
@@ -142,7 +157,7 @@ pub(super) async fn purge(
         Deletion::Delete(Shutdown::on_signals()?)
     };
     let went = purge_all(desk, selection, deletion, &mut progress).await;
-    tell(progress, ["deleted", "would be deleted"], output, out)?;
+    tell(desk, progress, ["deleted", "would be deleted"], output, out)?;
     went.map(|end| progress.rate(end))
 }
 
@@ -182,9 +197,11 @@ fn confirm(desk: &Desk, count: u64) -> Result<(), Error> {
     let name = &desk.stage.name;
     write!(
         std::io::stderr(),
-        "{count} dead letters of {}/{} will be deleted for good. Type the stage's name to go on: ",
+        "{} of {}/{} at {} will be deleted for good. Type the stage's name to go on: ",
+        letters(count),
         escaped(&desk.stage.namespace),
         escaped(name),
+        escaped(&desk.server),
     )?;
     let mut typed = String::new();
     std::io::stdin().read_line(&mut typed)?;
@@ -207,18 +224,21 @@ impl Progress {
 
 /// Prints how far it came; `verbs` say what was done, and what would be.
 fn tell(
+    desk: &Desk,
     progress: Progress,
     verbs: [&str; 2],
     output: Output,
     out: &mut impl Write,
 ) -> Result<(), Error> {
     if output == Output::Json {
-        writeln!(out, "{}", json(&progress)?)?;
+        let server = &desk.server;
+        writeln!(out, "{}", json(&Summary { progress, server })?)?;
         return Ok(out.flush()?);
     }
     let [done, would] = verbs;
     let verb = if progress.dry_run { would } else { done };
-    write!(out, "{} {verb}", letters(progress.done))?;
+    let server = escaped(&desk.server);
+    write!(out, "{server}: {} {verb}", letters(progress.done))?;
     if progress.gone > 0 {
         write!(out, ", {} gone already", progress.gone)?;
     }

@@ -4,11 +4,12 @@
 //! decided about a letter is in the pure files beside them: `select`, `replay`, `render`, `group`. A letter's form is in
 //! `streams/letter.rs`. No letter is held in memory beyond the page it came in.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::manifest::{self, ManifestError};
 use crate::manifest_file::{self, CannotRead};
+use crate::printable::escaped;
 use crate::stage::Stage;
 use crate::streams::redis::Target;
 use crate::streams::redis::dead_letters::DeadLetters;
@@ -44,7 +45,7 @@ pub enum Error {
     #[error(transparent)]
     ManifestUnreadable(#[from] CannotRead),
     /// The manifest is no valid stage.
-    #[error("{path} is not a valid stage")]
+    #[error("{} is not a valid stage", manifest_file::name(path))]
     ManifestInvalid {
         /// The file.
         path: PathBuf,
@@ -83,8 +84,22 @@ impl Error {
 /// An open dead-letter stream, and whose letters of it are meant.
 struct Desk {
     stage: Stage,
+    /// The server as people name it: `host:port/database`.
+    server: String,
     owner: Owner,
     letters: DeadLetters,
+}
+
+impl Desk {
+    fn nothing_matched(&self) -> String {
+        format!(
+            "no dead letter matches (stage {}/{}, stream {} at {})",
+            escaped(&self.stage.namespace),
+            escaped(&self.stage.name),
+            escaped(self.stage.keys().dead.as_str()),
+            escaped(&self.server),
+        )
+    }
 }
 
 /// Carries out an order; answers go to stdout, warnings to the log.
@@ -110,6 +125,10 @@ pub async fn run(request: Request) -> Result<End, Error> {
     match done {
         // Whoever read our output has seen enough, as `head` does.
         Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(End::Done),
+        Ok(End::NothingMatched) if !request.verb.has_summary() => {
+            writeln!(io::stderr(), "{}", desk.nothing_matched())?;
+            Ok(End::NothingMatched)
+        }
         done => done,
     }
 }
@@ -127,6 +146,7 @@ async fn open(request: &Request) -> Result<Desk, Error> {
     let letters = DeadLetters::connect(&target, keys).await?;
     Ok(Desk {
         stage,
+        server: format!("{}/{}", target.address, target.database),
         owner,
         letters,
     })

@@ -69,10 +69,10 @@ pub(super) async fn show(
     out: &mut impl Write,
 ) -> Result<End, Error> {
     let mut scan = Scan::begin(&desk.letters, &desk.owner, selection).await?;
-    let mut missing = selection.ids.clone();
+    let mut any = false;
     while let Some(page) = scan.next().await? {
         for (id, letter) in page {
-            missing.remove(&id);
+            any = true;
             match output {
                 Output::Text => writeln!(out, "{}", whole(id, &letter).join("\n"))?,
                 Output::Json => writeln!(out, "{}", json(&Export::of(id, &letter))?)?,
@@ -80,10 +80,7 @@ pub(super) async fn show(
         }
     }
     out.flush()?;
-    for id in &missing {
-        tracing::warn!(%id, "no such dead letter of this stage");
-    }
-    Ok(end(&scan, missing.len() < selection.ids.len()))
+    Ok(end(&scan, any))
 }
 
 /// A JSON object for each letter, nothing left out.
@@ -106,6 +103,9 @@ pub(super) async fn export(
 
 /// How a scan ended that saw `any` letter.
 pub(super) fn end(scan: &Scan<'_>, any: bool) -> End {
+    for id in scan.missing() {
+        tracing::warn!(%id, "no such dead letter of this stage");
+    }
     if scan.strangers() > 0 {
         tracing::warn!(
             entries = scan.strangers(),

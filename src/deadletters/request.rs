@@ -79,6 +79,18 @@ pub enum Verb {
     },
 }
 
+impl Verb {
+    /// Whether it ends with a summary of what it changed, or would change.
+    pub fn has_summary(&self) -> bool {
+        match self {
+            Self::Replay { .. } | Self::Purge { .. } => true,
+            Self::List { .. } | Self::Group { .. } | Self::Show { .. } | Self::Export { .. } => {
+                false
+            }
+        }
+    }
+}
+
 /// How letters are replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replay {

@@ -17,6 +17,8 @@ pub(super) struct Scan<'a> {
     page: usize,
     left: u64,
     strangers: u64,
+    /// Named ids at which no letter of the stage was found.
+    missing: Vec<EntryId>,
 }
 
 /// What was not looked at yet.
@@ -32,14 +34,19 @@ impl<'a> Scan<'a> {
         owner: &'a Owner,
         selection: &'a Selection,
     ) -> Result<Self, Error> {
+        let mut missing = Vec::new();
         let rest = match letters.last_id().await? {
-            None => Rest::Range(None),
+            None => {
+                missing.extend(&selection.ids);
+                Rest::Range(None)
+            }
             Some(last) => {
                 let range = Range::of(selection, letters.now().await?, last);
                 if selection.ids.is_empty() {
                     Rest::Range((range.from <= range.until).then_some(range))
                 } else {
                     let ids = selection.ids.iter().copied();
+                    missing.extend(ids.clone().filter(|id| *id > last));
                     Rest::Ids(ids.filter(|id| range.contains(*id)).collect())
                 }
             }
@@ -52,6 +59,7 @@ impl<'a> Scan<'a> {
             page: FIRST_PAGE,
             left: selection.limit.unwrap_or(u64::MAX),
             strangers: 0,
+            missing,
         })
     }
 
@@ -69,8 +77,11 @@ impl<'a> Scan<'a> {
                 self.strangers += 1;
                 continue;
             };
-            let meant = self.owner.owns(&letter) && passes(self.selection, &letter);
-            if meant && self.left > 0 {
+            if !self.owner.owns(&letter) {
+                continue;
+            }
+            self.missing.retain(|missing| *missing != id);
+            if passes(self.selection, &letter) && self.left > 0 {
                 self.left -= 1;
                 selected.push((id, letter));
             }
@@ -83,12 +94,18 @@ impl<'a> Scan<'a> {
         self.strangers
     }
 
+    /// The ids among those looked for that are no dead letters of the stage.
+    pub(super) fn missing(&self) -> &[EntryId] {
+        &self.missing
+    }
+
     async fn fetch(&mut self) -> Result<Option<Vec<(EntryId, Fields)>>, Error> {
         match &mut self.rest {
             Rest::Ids(ids) => {
                 let Some(id) = ids.pop_front() else {
                     return Ok(None);
                 };
+                self.missing.push(id);
                 self.letters.page(id, id, 1).await.map(Some)
             }
             Rest::Range(range) => {

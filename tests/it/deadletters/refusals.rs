@@ -46,7 +46,42 @@ async fn nothing_matched_is_3() {
     ] {
         let (code, output) = bench.dlq(&stage, verb, arguments);
         assert_eq!(code, 3, "{verb}: {output}");
+        let dead = stage.key("dead");
+        let told = match verb {
+            "replay" | "purge" => "0 dead letters ".to_owned(),
+            _ => format!("no dead letter matches (stage shop/mailer, stream {dead} at 127.0.0.1:"),
+        };
+        assert!(output.contains(&told), "{verb}: {output}");
     }
+}
+
+#[tokio::test]
+async fn ids_that_are_not_there_are_named_by_every_verb() {
+    let bench = Bench::new().await;
+    let stage = bench.scripted("ok");
+    let dead = stage.key("dead");
+    let ids = add(&bench, &dead, &letters(&stage, "entry", 2, "Poison")).await;
+    let later = "99999999999999-0";
+    for (verb, arguments) in [
+        ("ls", &[][..]),
+        ("groups", &[]),
+        ("export", &[]),
+        ("show", &[]),
+        ("replay", &["--dry-run"]),
+        ("purge", &["--dry-run"]),
+    ] {
+        let named = [&ids[0], "1-1", later];
+        let (code, output) = bench.dlq(&stage, verb, &[&named, arguments].concat());
+        assert_eq!(code, 0, "{verb}: {output}");
+        for id in ["1-1", later] {
+            let told = format!("no such dead letter of this stage id={id}\n");
+            assert_eq!(output.matches(&told).count(), 1, "{verb}: {output}");
+        }
+        let told = output.matches("no such dead letter").count();
+        assert_eq!(told, 2, "{verb}: {output}");
+    }
+    let (_, output) = bench.dlq(&stage, "ls", &[&ids[0], "--reason", "Rejected"]);
+    assert!(!output.contains("no such dead letter"), "{output}");
 }
 
 #[tokio::test]
@@ -153,7 +188,9 @@ async fn purge_asks_for_the_stages_name() {
     for refusal in ["", "yes\n", "mail\n"] {
         let (code, output) = run(&purge, &[], refusal);
         assert_eq!(code, 2, "{output}");
-        assert!(output.contains("3 dead letters of shop/mailer"), "{output}");
+        let server = format!("127.0.0.1:{}/0", bench.redis.port());
+        let asked = format!("3 dead letters of shop/mailer at {server} will be");
+        assert!(output.contains(&asked), "{output}");
         assert_eq!(bench.db().size(&dead).await, 3);
     }
     let (code, output) = run(&purge, &[], "mailer\n");

@@ -197,15 +197,16 @@ async fn dry_run_counts_and_changes_nothing() {
         &letters(&stage, "entry", 12, "Poison"),
     )
     .await;
+    let server = format!("127.0.0.1:{}/0", bench.redis.port());
     let (code, output) = bench.dlq(&stage, "replay", &["--all", "--dry-run"]);
     assert_eq!(
-        (code, output.trim()),
-        (0, "12 dead letters would be replayed")
+        (code, output),
+        (0, format!("{server}: 12 dead letters would be replayed\n"))
     );
     let (code, output) = bench.dlq(&stage, "purge", &["--all", "--dry-run"]);
     assert_eq!(
-        (code, output.trim()),
-        (0, "12 dead letters would be deleted")
+        (code, output),
+        (0, format!("{server}: 12 dead letters would be deleted\n"))
     );
     assert_eq!(bench.db().size(&stage.key("dead")).await, 12);
 }
