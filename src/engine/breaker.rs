@@ -83,9 +83,10 @@ impl Breaker {
         self.open.is_none()
     }
 
-    /// Whether the handler can be reached, as far as is known: closed, and not on trial.
-    pub fn is_well(&self) -> bool {
-        self.open.is_none() && !self.on_trial
+    /// Why the handler cannot be reached, as far as is known: on trial it is still exiting.
+    pub fn trouble(&self) -> Option<UnavailableReason> {
+        let open = self.open.map(|open| open.reason);
+        open.or_else(|| self.on_trial.then_some(UnavailableReason::ProcessExiting))
     }
 
     /// How many may run at once, of `concurrency`.
@@ -225,13 +226,13 @@ mod tests {
         let mut breaker = Breaker::default();
         breaker.trip(UnavailableReason::ProcessExiting, SECOND);
         breaker.probed(Ok(()), SECOND);
-        assert!(breaker.is_closed() && !breaker.is_well());
+        assert!(breaker.is_closed() && breaker.trouble().is_some());
         assert_eq!(breaker.limit(8), 1);
         breaker.trip(UnavailableReason::ProcessExiting, SECOND);
         assert!(!breaker.is_closed());
         breaker.probed(Ok(()), SECOND);
         breaker.answered();
-        assert!(breaker.is_well());
+        assert!(breaker.trouble().is_none());
         assert_eq!(breaker.limit(8), 8);
     }
 

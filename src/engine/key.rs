@@ -72,6 +72,17 @@ fn first_half(digest: [u8; 32]) -> [u8; 16] {
     half
 }
 
+/// Whether an entry has none of the fields that make its key: then it is the same work as every other such entry.
+pub fn is_keyless(key_fields: &[String], entry: &Entry) -> bool {
+    let has = |name: &String| {
+        entry
+            .fields
+            .iter()
+            .any(|(field, _)| field == name.as_bytes())
+    };
+    !key_fields.is_empty() && !key_fields.iter().any(has)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

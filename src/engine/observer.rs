@@ -92,12 +92,15 @@ impl Observer {
             Fact::LeaseLate => metrics.lease_late(),
             Fact::SessionBegan(_) => metrics.session_began(),
             Fact::SessionEnded { end, .. } => metrics.session_ended(end.as_str()),
-            Fact::BreakerOpened(_) => metrics.breaker(true),
-            Fact::BreakerClosed => metrics.breaker(false),
+            Fact::Handler(trouble) => {
+                metrics.breaker(trouble.is_some_and(|why| why != "FailingAll"));
+            }
             Fact::DeadLettered { .. }
             | Fact::Refused { .. }
-            | Fact::Unblocked
-            | Fact::FailingAll(_) => {}
+            | Fact::Keyless { .. }
+            | Fact::Draining { .. }
+            | Fact::Left(_)
+            | Fact::Unblocked => {}
         }
     }
 
@@ -137,6 +140,7 @@ impl Observer {
                 entry = %place,
                 "another worker has the entry: its run here is of no effect"
             ),
+            Fact::Keyless { .. } | Fact::Draining { .. } | Fact::Left(_) => tell_rare(fact),
             Fact::LeaseLate => {
                 tracing::warn!(
                     "a lease was renewed late: this machine or Redis is too slow for the visibility timeout"
@@ -151,12 +155,10 @@ impl Observer {
                 "the server refuses a settlement: the entry is kept, and tried again"
             ),
             Fact::SessionBegan(opened) => self.tell_session(opened),
-            Fact::SessionEnded { end, detail, wait } => self.tell_end(*end, detail, *wait),
-            Fact::Waited(_)
-            | Fact::BreakerOpened(_)
-            | Fact::BreakerClosed
-            | Fact::FailingAll(_)
-            | Fact::Unblocked => {}
+            Fact::SessionEnded {
+                end, detail, wait, ..
+            } => self.tell_end(*end, detail, *wait),
+            Fact::Waited(_) | Fact::Handler(_) | Fact::Unblocked => {}
         }
     }
 
@@ -186,7 +188,10 @@ impl Observer {
     /// Says that a condition changed, once for each change.
     fn announce(&mut self, shown: Shown) {
         let state = (shown.status, shown.reason);
-        if self.conditions.insert(shown.condition, state) == Some(state) {
+        let before = self.conditions.insert(shown.condition, state);
+        // That nothing is wrong, where nothing ever was, is no news.
+        let is_no_news = before.is_none() && !shown.is_trouble && !shown.status;
+        if before == Some(state) || is_no_news {
             return;
         }
         let Shown {
@@ -201,5 +206,28 @@ impl Observer {
         } else {
             tracing::info!(condition, status, reason, "condition changed");
         }
+    }
+}
+
+/// What happens once in a worker's life.
+fn tell_rare(fact: &Fact) {
+    if let Fact::Keyless { origin } = fact {
+        tracing::warn!(
+            entry = %origin,
+            "an entry has none of the fields in idempotency.keyFields: it counts as the same work as every other such entry"
+        );
+    }
+    if let Fact::Draining { running, within } = fact {
+        tracing::info!(
+            running,
+            within_s = within.as_secs(),
+            "draining: nothing new starts, what runs may finish; a second signal ends at once"
+        );
+    }
+    if let Fact::Left(entries) = fact {
+        tracing::warn!(
+            entries,
+            "entries stay pending: others take them over after the visibility timeout, and run them again"
+        );
     }
 }

@@ -116,6 +116,11 @@ pub struct History {
 }
 
 impl History {
+    /// Attempts that came to nothing, in a row.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
     /// A session ended after `lived` (zero if it never began): how long to wait before the next attempt.
     ///
     /// Where the way to the server is at fault, wait and attempt (`connect_timeout` at most) together stay within a third of

@@ -38,16 +38,16 @@ const fn fine(condition: &'static str, status: bool, reason: &'static str) -> Sh
     }
 }
 
+/// Nothing that a stage lives from can be evicted.
+const SAFE: Shown = fine("UnsafeEviction", false, "NothingEvictable");
+
 /// The conditions that a fact changes.
 pub fn conditions(fact: &Fact) -> Vec<Shown> {
     match fact {
         Fact::SessionBegan(opened) => of_session(opened),
-        Fact::SessionEnded { end, .. } => of_end(*end).into_iter().collect(),
-        Fact::BreakerOpened(reason) => vec![trouble("HandlerUnavailable", true, reason.as_str())],
-        Fact::FailingAll(true) => vec![trouble("HandlerUnavailable", true, "FailingAll")],
-        Fact::BreakerClosed | Fact::FailingAll(false) => {
-            vec![fine("HandlerUnavailable", false, "Answering")]
-        }
+        Fact::SessionEnded { end, failures, .. } => of_end(*end, *failures).into_iter().collect(),
+        Fact::Handler(Some(reason)) => vec![trouble("HandlerUnavailable", true, reason)],
+        Fact::Handler(None) => vec![fine("HandlerUnavailable", false, "Answering")],
         Fact::Refused {
             refusal,
             settlement,
@@ -76,7 +76,10 @@ pub fn conditions(fact: &Fact) -> Vec<Shown> {
         | Fact::Reclaimed(_)
         | Fact::Promoted(_)
         | Fact::LeaseLost(_)
-        | Fact::LeaseLate => Vec::new(),
+        | Fact::LeaseLate
+        | Fact::Keyless { .. }
+        | Fact::Draining { .. }
+        | Fact::Left(_) => Vec::new(),
     }
 }
 
@@ -90,7 +93,7 @@ fn of_session(opened: &Opened) -> Vec<Shown> {
         fine("RedisAvailable", true, "Connected"),
         fine("ConsumerGroupReady", true, group),
     ];
-    shown.extend(opened.unsafe_eviction.as_deref().map(of_policy));
+    shown.push(opened.unsafe_eviction.as_deref().map_or(SAFE, of_policy));
     shown
 }
 
@@ -101,8 +104,14 @@ fn is_poison(reason: &str) -> bool {
 }
 
 /// A broken connection is no condition yet: the next attempt tells what is wrong, if anything is.
-fn of_end(end: SessionEnd) -> Option<Shown> {
+fn of_end(end: SessionEnd, failures: u32) -> Option<Shown> {
     match end {
+        // It accepts connections, and answers nothing.
+        SessionEnd::Disconnected if failures > 1 => Some(trouble(
+            "RedisAvailable",
+            false,
+            SessionEnd::Timeout.as_str(),
+        )),
         SessionEnd::ConnectionRefused
         | SessionEnd::DnsFailure
         | SessionEnd::Timeout
@@ -113,8 +122,10 @@ fn of_end(end: SessionEnd) -> Option<Shown> {
         SessionEnd::GroupMissing | SessionEnd::WrongType => {
             Some(trouble("ConsumerGroupReady", false, end.as_str()))
         }
-        SessionEnd::Full => Some(trouble("SettlementBlocked", true, end.as_str())),
-        SessionEnd::Shutdown | SessionEnd::Disconnected | SessionEnd::Protocol => None,
+        SessionEnd::Shutdown
+        | SessionEnd::Disconnected
+        | SessionEnd::Full
+        | SessionEnd::Protocol => None,
     }
 }
 
@@ -172,6 +183,7 @@ mod tests {
         let ended = |end| Fact::SessionEnded {
             end,
             detail: String::new(),
+            failures: 1,
             wait: std::time::Duration::ZERO,
         };
         let of = |end| named(&ended(end));
@@ -224,18 +236,17 @@ mod tests {
             SessionEnd::Loading,
             SessionEnd::GroupMissing,
             SessionEnd::WrongType,
-            SessionEnd::Full,
         ];
-        let mut shown: Vec<Shown> = ends.into_iter().filter_map(of_end).collect();
+        let mut shown: Vec<Shown> = ends.into_iter().filter_map(|end| of_end(end, 1)).collect();
         for reason in [
             UnavailableReason::ConnectionRefused,
             UnavailableReason::DnsFailure,
             UnavailableReason::SpawnFailed,
             UnavailableReason::ProcessExiting,
         ] {
-            shown.extend(conditions(&Fact::BreakerOpened(reason)));
+            shown.extend(conditions(&Fact::Handler(Some(reason.as_str()))));
         }
-        shown.extend(conditions(&Fact::FailingAll(true)));
+        shown.extend(conditions(&Fact::Handler(Some("FailingAll"))));
         for pending in [true, false] {
             shown.extend(conditions(&Fact::Lost {
                 entries: 1,

@@ -336,7 +336,7 @@ impl<B: Broker, H: Handler> Worker<B, H> {
                 Ok(arrival) => self.core.arrived(arrival, retry_only, now),
                 Err(error) => self.core.read_failed(&error, now),
             },
-            Event::Unblocked => {}
+            Event::Unblocked => self.core.unblocked(now),
             Event::Reclaimed { result, sent_at } => match result {
                 Ok((page, known)) => self.core.reclaimed((page, known), sent_at, now),
                 Err(error) => self.core.reclaim_failed(&error, now),

@@ -134,10 +134,14 @@ pub enum RefusalReason {
 pub enum LeaseState {
     /// Pending under this consumer; its idle time starts again.
     Held,
-    /// Not pending and no longer in its stream: trimmed while it was held.
+    /// Pending under this consumer until now, and no longer in its stream: nobody else had it, and nobody can get it.
+    Trimmed,
+    /// Pending nowhere, and no longer in its stream: trimmed, and dropped from the pending list by somebody.
     Gone,
-    /// Pending under another consumer, or settled.
+    /// Pending under another consumer.
     Stolen,
+    /// Pending nowhere: it was settled.
+    Settled,
     /// Pending nowhere, and beyond the position of a group that was re-created: it will be delivered again.
     Undelivered,
 }

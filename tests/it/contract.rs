@@ -103,7 +103,7 @@ contract! {
         a_renewed_entry_is_held_and_not_reclaimed,
         an_entry_with_somebody_else_is_stolen,
         an_entry_trimmed_while_held_is_gone,
-        a_settled_entry_is_stolen_from_who_renews_it,
+        a_settled_entry_is_found_settled,
         counts_are_written_for_the_owner_only,
         a_reclaimed_entry_keeps_its_count,
         a_young_entry_is_left_alone,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::held::{Held, Hold, Phase};
-use super::{Core, Order, Task};
+use super::{Core, Fact, Order, Task};
 use crate::streams::{Error, Meta, Place, Settlement};
 
 /// A parked read that goes on is told again to end after this long.
@@ -14,8 +14,8 @@ pub(super) const UNBLOCK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// After the drain timeout, so long for cancelled handlers to answer and for the last settlements.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// The same, when the order was to stop at once.
-const LAST_WORDS_AT_ONCE: Duration = Duration::from_secs(2);
+/// The same, when the order was to stop at once: longer than a child that ignores TERM lives on.
+const LAST_WORDS_AT_ONCE: Duration = Duration::from_secs(4);
 
 /// A drain under way.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,12 @@ impl Core {
             (self.config.drain_timeout, LAST_WORDS)
         };
         let deadline = now + grace;
+        if self.drain.is_none() {
+            self.fact(Fact::Draining {
+                running: self.held.active(),
+                within: grace,
+            });
+        }
         let before = self.drain.map_or(deadline, |drain| drain.deadline);
         let deadline = deadline.min(before);
         self.drain = Some(Drain {
@@ -72,7 +78,7 @@ impl Core {
             self.order_unblock(now);
         }
         self.drop_undelivered();
-        self.release_waiting();
+        self.release_waiting(Some(now));
         if now >= drain.deadline {
             self.cancel_running();
         }
@@ -122,15 +128,19 @@ impl Core {
         if let Some(drain) = &mut self.drain {
             drain.over = true;
         }
+        if !self.held.is_empty() {
+            self.fact(Fact::Left(self.held.len()));
+        }
     }
 
-    /// Hands back every waiting entry whose count on the server is what it must be; the others follow.
-    pub(super) fn release_waiting(&mut self) {
+    /// Hands back the waiting entries taken in by then whose count on the server is what it must be; the others follow.
+    pub(super) fn release_waiting(&mut self, taken_in_by: Option<Duration>) {
         let max = self.max_deliveries();
         let waiting: Vec<(Place, Option<Meta>)> = self
             .held
             .iter()
             .filter(|(_, held)| held.is_waiting() && held.hold != Hold::Undelivered)
+            .filter(|(_, held)| taken_in_by.is_some_and(|by| held.since <= by))
             .map(|(place, held)| {
                 let ready = held.is_gone() || held.count == held.resting_count();
                 (place, ready.then(|| meta_of_release(held, max)))

@@ -40,9 +40,6 @@ impl Core {
         }
         match outcome {
             Outcome::Unavailable { reason } => {
-                if self.breaker.is_well() {
-                    self.fact(Fact::BreakerOpened(reason));
-                }
                 self.breaker.trip(reason, now);
                 self.rest(place);
             }
@@ -70,8 +67,6 @@ impl Core {
         let Some(origin) = self.held.get(place).map(|held| held.entry.meta.origin) else {
             return;
         };
-        let was_well = self.breaker.is_well();
-        let was_failing = self.throttle.is_throttling();
         let concurrency = self.config.delivery.concurrency;
         let (name, error_type) = self.tallies.ended(outcome, took);
         match outcome {
@@ -91,12 +86,6 @@ impl Core {
                 self.throttle.interrupted();
             }
             Outcome::Unavailable { .. } | Outcome::Cancelled => {}
-        }
-        if was_failing != self.throttle.is_throttling() {
-            self.fact(Fact::FailingAll(!was_failing));
-        }
-        if !was_well && self.breaker.is_well() {
-            self.fact(Fact::BreakerClosed);
         }
         self.fact(Fact::Ended {
             origin,
@@ -214,7 +203,10 @@ impl Core {
                 }
             }
             Err(error) => {
-                sent.iter().rev().for_each(|place| self.send_again(*place));
+                let doubtful = matches!(error, Error::Disconnected { .. });
+                for place in sent.iter().rev() {
+                    self.send_again(*place, doubtful);
+                }
                 self.session_ended(&error, now);
             }
         }
@@ -240,13 +232,13 @@ impl Core {
             Settled::NotOurs if doubtful => self.finish(place, &settling.settlement, now, false),
             Settled::NotOurs => self.contest(place),
             Settled::Refused(refusal) => self.refuse(place, settling, refusal, now),
-            Settled::Unanswered => self.send_again(place),
+            Settled::Unanswered => self.send_again(place, true),
         }
     }
 
-    /// Nobody knows whether it was settled: the next call tells, or meets the error that ended the session.
-    fn send_again(&mut self, place: Place) {
-        self.held.update(place, |held| held.doubtful = true);
+    /// It was not settled, or (`doubtful`) nobody knows: the next call tells, or meets the error that ended the session.
+    fn send_again(&mut self, place: Place, doubtful: bool) {
+        self.held.update(place, |held| held.doubtful |= doubtful);
         self.change_settling(place, |settling| settling.sent = false);
         self.to_settle.push_front(place);
     }

@@ -133,6 +133,9 @@ impl Held {
         let Phase::Settling(settling) = &self.phase else {
             return false;
         };
+        if self.hold == Hold::Undelivered {
+            return false;
+        }
         let refusal = settling.refused.as_ref().map(|(refusal, _)| refusal.reason);
         refusal == Some(RefusalReason::OutOfMemory)
     }
@@ -167,6 +170,7 @@ pub(super) struct Holdings {
     keys: HashMap<IdempotencyKey, usize>,
     /// Broken connections whose culprit is not known yet.
     limbo: BTreeSet<Place>,
+    undelivered: usize,
     blocked: usize,
     out_of_memory: usize,
     uncommitted: usize,
@@ -209,6 +213,11 @@ impl Holdings {
     /// Entries whose settlement is refused.
     pub(super) fn blocked(&self) -> usize {
         self.blocked
+    }
+
+    /// Entries that a re-created group has yet to deliver again.
+    pub(super) fn undelivered(&self) -> usize {
+        self.undelivered
     }
 
     /// Whether the server refuses a settlement for want of memory.
@@ -288,6 +297,7 @@ impl Holdings {
     fn count_in(&mut self, place: Place, held: &Held) {
         self.slots += usize::from(held.takes_slot());
         self.active += usize::from(held.is_active());
+        self.undelivered += usize::from(held.hold == Hold::Undelivered);
         self.blocked += usize::from(held.is_blocked());
         self.out_of_memory += usize::from(held.is_out_of_memory());
         self.uncommitted += usize::from(held.is_uncommitted());
@@ -301,6 +311,7 @@ impl Holdings {
     fn count_out(&mut self, place: Place, held: &Held) {
         self.slots -= usize::from(held.takes_slot());
         self.active -= usize::from(held.is_active());
+        self.undelivered -= usize::from(held.hold == Hold::Undelivered);
         self.blocked -= usize::from(held.is_blocked());
         self.out_of_memory -= usize::from(held.is_out_of_memory());
         self.uncommitted -= usize::from(held.is_uncommitted());

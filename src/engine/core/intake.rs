@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::held::{Held, Hold, Phase, Settling};
-use super::{Core, Fact, Task};
+use super::{Core, Fact, Link, Task};
 use crate::engine::key;
 use crate::engine::letter_context::Reason;
 use crate::engine::settle::{self, Guard, Standing};
@@ -55,7 +55,7 @@ impl Core {
     /// A read came back; `asked_retry_only` tells which.
     pub fn arrived(&mut self, arrival: Arrival, asked_retry_only: bool, now: Duration) {
         let asked = self.out.read.take().map_or(0, |(count, _)| count);
-        self.out.unblock = None;
+        self.out.unblocked = None;
         let lane = |lane| {
             arrival
                 .deliveries
@@ -70,6 +70,12 @@ impl Core {
             self.reading.empty = arrival.deliveries.is_empty();
             self.reading.source_full = lane(Lane::Source) >= asked.max(1);
         }
+        if let Link::Up(session) = &mut self.link
+            && self.heard == self.sessions
+        {
+            session.read = true;
+        }
+        self.prove_session();
         self.take_in(arrival, Origin::Read, now);
     }
 
@@ -110,6 +116,9 @@ impl Core {
     }
 
     fn take_in(&mut self, arrival: Arrival, origin: Origin, now: Duration) {
+        if arrival.deliveries.is_empty() {
+            return;
+        }
         // Older than what is held only after a pause: then everything is renewed first.
         self.lease_good_at = if self.held.is_empty() {
             arrival.sent_at
@@ -145,6 +154,12 @@ impl Core {
     fn admit(&mut self, delivery: Delivery, origin: Origin, known: bool, now: Duration) {
         let place = delivery.entry.place;
         let held = self.held_from(delivery, origin, now);
+        if !self.said_keyless && key::is_keyless(&self.config.idempotency.key_fields, &held.entry) {
+            self.said_keyless = true;
+            self.fact(Fact::Keyless {
+                origin: held.entry.meta.origin,
+            });
+        }
         let guard = held.guard(self.max_deliveries());
         let skip = known && !held.entry.meta.force;
         self.held.insert(place, held);

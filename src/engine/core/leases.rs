@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::held::{Held, Hold, Phase};
 use super::{Core, Fact, Link, Order, Task};
-use crate::streams::{Error, Lane, LeaseState, Place};
+use crate::streams::{Error, LeaseState, Place};
 
 impl Core {
     pub(super) fn order_renew(&mut self, now: Duration) {
@@ -30,6 +30,7 @@ impl Core {
         } else if first || now >= self.due.renew || now >= self.next_renewal() {
             self.out.begin(Task::Renew);
             self.due.renew = Duration::MAX;
+            self.unrenewed_since = None;
             self.orders.push(Order::Renew(places));
         }
     }
@@ -76,8 +77,10 @@ impl Core {
         for (place, state) in places.iter().zip(states) {
             match state {
                 LeaseState::Held => self.found_held(*place),
-                LeaseState::Gone => self.found_gone(*place, lease_was_good, now),
-                LeaseState::Stolen => self.found_stolen(*place, now),
+                LeaseState::Trimmed => self.found_gone(*place),
+                LeaseState::Gone if lease_was_good => self.found_gone(*place),
+                LeaseState::Gone | LeaseState::Stolen => self.found_stolen(*place),
+                LeaseState::Settled => self.found_settled(*place, now),
                 LeaseState::Undelivered => self.found_undelivered(*place),
             }
         }
@@ -92,7 +95,7 @@ impl Core {
         });
         match self.held.get(place).map(|held| &held.phase) {
             Some(Phase::Starting { .. }) => self.to_count.push(place),
-            Some(Phase::Settling(settling)) if !settling.sent && settling.refused.is_none() => {
+            Some(Phase::Settling(settling)) if !settling.sent => {
                 self.to_settle.push_back(place);
             }
             Some(
@@ -102,25 +105,17 @@ impl Core {
         }
     }
 
-    /// Trimmed while held: under a good lease nobody else can have it, so it goes on without an owner.
-    fn found_gone(&mut self, place: Place, lease_was_good: bool, now: Duration) {
-        let Some(held) = self.held.get(place) else {
-            return;
-        };
-        if is_being_settled(held) {
+    /// Trimmed while held, and nobody else can have it: it goes on without an owner.
+    fn found_gone(&mut self, place: Place) {
+        if self.is_being_settled(place) {
             return;
         }
-        // In our own stream only a settlement deletes.
-        if held.doubtful && place.lane == Lane::Retry {
-            self.finish_doubtful(place, now);
-        } else if lease_was_good {
-            self.held.update(place, |held| held.hold = Hold::Gone);
-            self.to_settle.push_back(place);
-            if let Some(Phase::Starting { alone }) = self.held.get(place).map(|h| h.phase.clone()) {
-                self.begin(place, alone, now);
-            }
-        } else {
-            self.lose(place);
+        self.held.update(place, |held| held.hold = Hold::Gone);
+        match self.phase_of(place) {
+            // It starts, or not, as what waits does.
+            Some(Phase::Starting { .. }) => self.rest(place),
+            Some(Phase::Settling(_)) => self.to_settle.push_back(place),
+            Some(Phase::Waiting | Phase::Running { .. } | Phase::Limbo { .. }) | None => {}
         }
     }
 
@@ -133,27 +128,28 @@ impl Core {
         }
     }
 
-    fn found_stolen(&mut self, place: Place, now: Duration) {
-        let Some(held) = self.held.get(place) else {
-            return;
-        };
-        if is_being_settled(held) {
-            return;
-        }
-        if held.doubtful {
-            self.finish_doubtful(place, now);
-        } else {
+    fn found_stolen(&mut self, place: Place) {
+        if !self.is_being_settled(place) {
             self.lose(place);
         }
     }
 
-    /// A settlement whose reply was lost had gone through.
-    fn finish_doubtful(&mut self, place: Place, now: Duration) {
-        if let Some(Phase::Settling(settling)) = self.held.get(place).map(|h| h.phase.clone()) {
-            self.finish(place, &settling.settlement, now, false);
-        } else {
-            self.lose(place);
+    /// A settlement whose reply was lost had gone through; or somebody else's had.
+    fn found_settled(&mut self, place: Place, now: Duration) {
+        if self.is_being_settled(place) {
+            return;
         }
+        let doubtful = self.held.get(place).is_some_and(|held| held.doubtful);
+        match self.phase_of(place) {
+            Some(Phase::Settling(settling)) if doubtful => {
+                self.finish(place, &settling.settlement, now, false);
+            }
+            Some(_) | None => self.lose(place),
+        }
+    }
+
+    fn is_being_settled(&self, place: Place) -> bool {
+        self.held.get(place).is_some_and(is_being_settled)
     }
 }
 

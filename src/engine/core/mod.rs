@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use super::breaker::{Breaker, Throttle};
 use super::letter_context::Writer;
+use super::outcome::UnavailableReason;
 use super::report::Tallies;
 use super::session::History;
 use crate::streams::{Opened, Place, ReclaimCursor};
@@ -61,8 +62,9 @@ struct Session {
     since: Duration,
     /// Everything held was renewed in this session.
     renewed: bool,
-    /// A report was written in this session: an outage before it is known to all.
-    reported: bool,
+    report: Report,
+    /// A read came back.
+    read: bool,
 }
 
 /// A kind of order that is out at most once.
@@ -75,6 +77,18 @@ enum Task {
     Report,
     Retire,
     Probe,
+    Unblock,
+}
+
+/// What became of the first report of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Report {
+    /// It is not back yet.
+    Awaited,
+    /// A full server refused it: nothing is reclaimed, work goes on.
+    Refused,
+    /// It was written: an outage before it is known to all.
+    Written,
 }
 
 /// Which orders are out.
@@ -83,7 +97,7 @@ struct Out {
     /// A read for so many entries, parked since that time.
     read: Option<(usize, Duration)>,
     /// The parked read was told to end, at that time.
-    unblock: Option<Duration>,
+    unblocked: Option<Duration>,
     /// A claim for so many entries.
     reclaim: usize,
     tasks: BTreeSet<Task>,
@@ -152,6 +166,10 @@ pub struct Core {
     refused: BTreeSet<(Duration, Place)>,
     /// A settlement was refused, and that was said.
     said_blocked: bool,
+    /// That entries lack every field of their key was said.
+    said_keyless: bool,
+    /// What was said last of the handler.
+    said_of_handler: Option<&'static str>,
     /// Entries whose count on the server may differ from what it must be.
     to_count: Vec<Place>,
     /// Runs of entries that were lost meanwhile: none of these starts again before its handler has answered.
@@ -204,6 +222,8 @@ impl Core {
             to_settle: VecDeque::new(),
             refused: BTreeSet::new(),
             said_blocked: false,
+            said_keyless: false,
+            said_of_handler: None,
             to_count: Vec::new(),
             ghosts: BTreeMap::new(),
             runs: 0,
@@ -254,6 +274,7 @@ impl Core {
         }
         self.tallies.busy_slots(self.held.active(), now);
         self.note_unblocked();
+        self.note_handler();
         std::mem::take(&mut self.orders)
     }
 
@@ -265,6 +286,21 @@ impl Core {
     /// What is told next came back from an order of that session: its error says nothing of a later one.
     pub fn hear(&mut self, session: u64) {
         self.heard = session;
+    }
+
+    /// Says when the handler begins or ends to be unavailable, or why it is now.
+    fn note_handler(&mut self) {
+        let trouble = self.handler_trouble();
+        if trouble != self.said_of_handler {
+            self.said_of_handler = trouble;
+            self.fact(Fact::Handler(trouble));
+        }
+    }
+
+    /// Why the handler is of no help now, if it is not.
+    fn handler_trouble(&self) -> Option<&'static str> {
+        let unavailable = self.breaker.trouble().map(UnavailableReason::as_str);
+        unavailable.or_else(|| self.throttle.is_throttling().then_some("FailingAll"))
     }
 
     fn note_unblocked(&mut self) {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::outcome::UnavailableReason;
 use crate::engine::session::SessionEnd;
 use crate::streams::{
     Entry, EntryId, IdempotencyKey, Opened, Place, ReclaimCursor, Refusal, SetCount, Settle,
@@ -24,7 +23,7 @@ pub enum Order {
         /// At most so many of each.
         count: usize,
     },
-    /// End the parked read; nothing comes back.
+    /// End the parked read; [`super::Core::unblocked`].
     Unblock,
     /// Claim entries of silent workers; [`super::Core::reclaimed`].
     Reclaim {
@@ -120,6 +119,20 @@ pub enum Fact {
     Promoted(u64),
     /// An entry was taken from this worker, or settled elsewhere.
     LeaseLost(Place),
+    /// The first entry with none of the fields that make its key.
+    Keyless {
+        /// Its id in the source stream.
+        origin: EntryId,
+    },
+    /// The order to stop was given.
+    Draining {
+        /// Entries that the handler has: they may finish within `within`.
+        running: usize,
+        /// Then they are cancelled.
+        within: Duration,
+    },
+    /// The drain is over, and so many entries stay pending: others take them over.
+    Left(usize),
     /// A renewal came late.
     LeaseLate,
     /// A settlement was refused.
@@ -141,15 +154,13 @@ pub enum Fact {
         end: SessionEnd,
         /// In words.
         detail: String,
+        /// Attempts that came to nothing, in a row.
+        failures: u32,
         /// The next attempt comes after this.
         wait: Duration,
     },
-    /// The handler cannot be reached or started.
-    BreakerOpened(UnavailableReason),
-    /// It can again.
-    BreakerClosed,
-    /// Everything fails: one entry at a time from now on (true), or no longer (false).
-    FailingAll(bool),
+    /// The handler is of no help, and why; or it is again.
+    Handler(Option<&'static str>),
 }
 
 /// What became of an entry, as the summary counts it.

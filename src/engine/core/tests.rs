@@ -99,8 +99,11 @@ impl Bench {
                     .renewed(&places, Ok(vec![LeaseState::Held; places.len()]), now, now);
                 self.seen.push(Order::Renew(places));
             }
+            Order::Unblock => {
+                self.core.unblocked(now);
+                self.seen.push(Order::Unblock);
+            }
             other @ (Order::Read { .. }
-            | Order::Unblock
             | Order::Call(_)
             | Order::Cancel(_)
             | Order::Settle(_)
@@ -588,7 +591,7 @@ fn a_settlement_whose_reply_was_lost_counts_once_when_it_is_found_settled() {
     );
     bench.core.renewed(
         &[place(1)],
-        Ok(vec![LeaseState::Stolen]),
+        Ok(vec![LeaseState::Settled]),
         bench.now,
         bench.now,
     );

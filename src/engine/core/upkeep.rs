@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::drain::UNBLOCK_AGAIN_AFTER;
 use super::starts::PARKED_FOR;
-use super::{Core, Fact, Link, Order, Session, Task};
+use super::{Core, Fact, Link, Order, Report, Session, Task};
 use crate::engine::outcome::UnavailableReason;
 use crate::engine::session::{Limits, SessionEnd};
 use crate::streams::{Error, Opened, Promoted, ReclaimCursor, Reclaimed, Reported};
@@ -69,7 +69,8 @@ impl Core {
                 self.link = Link::Up(Session {
                     since: now,
                     renewed: false,
-                    reported: false,
+                    report: Report::Awaited,
+                    read: false,
                 });
                 if opened.group_created_at.is_some() {
                     self.reclaim_cursor = ReclaimCursor::default();
@@ -113,6 +114,7 @@ impl Core {
         self.fact(Fact::SessionEnded {
             end,
             detail: error.to_string(),
+            failures: self.history.failures(),
             wait,
         });
     }
@@ -131,7 +133,7 @@ impl Core {
 
     /// A due reclaim has first claim on free slots; a parked read that holds them all is ended for it.
     fn order_reclaim(&mut self, now: Duration) {
-        let reported = self.session().is_some_and(|session| session.reported);
+        let reported = self.has_reported();
         if now < self.due.reclaim || self.out.reclaim > 0 || !reported || !self.may_take_more() {
             return;
         }
@@ -182,16 +184,19 @@ impl Core {
 
     pub(super) fn order_read(&mut self, now: Duration) {
         if self.wants_solitary(now) || !self.may_take_more() {
-            if self.out.read.is_some() && !self.is_solitude_undisturbed() {
+            if self.out.read.is_some() {
                 self.order_unblock(now);
             }
             return;
         }
         let reclaiming = self.out.reclaim > 0 || now >= self.due.reclaim;
-        let free = self.free_slots();
+        // What a re-created group has yet to deliver again must be read, however full the worker is.
+        let free = self
+            .free_slots()
+            .max(usize::from(self.held.undelivered() > 0));
         if self.out.read.is_some()
             || free == 0
-            || (reclaiming && self.session().is_some_and(|session| session.reported))
+            || (reclaiming && self.has_reported())
             || self.held.uncommitted() >= UNCOMMITTED.max(self.config.delivery.concurrency)
         {
             return;
@@ -211,24 +216,25 @@ impl Core {
         self.orders.push(order);
     }
 
-    /// An entry runs alone already, and a parked read brings nothing that would start beside it.
-    fn is_solitude_undisturbed(&self) -> bool {
-        self.held.is_one_alone() && self.drain.is_none()
-    }
-
     pub(super) fn order_unblock(&mut self, now: Duration) {
         // A read that had not reached the server yet is not ended: it is told again.
-        let recently = |sent: Duration| now < sent + UNBLOCK_AGAIN_AFTER;
-        if self.out.unblock.is_none_or(|sent| !recently(sent)) {
-            self.out.unblock = Some(now);
+        let recently = |told: Duration| now < told + UNBLOCK_AGAIN_AFTER;
+        if !self.out.has(Task::Unblock) && self.out.unblocked.is_none_or(|told| !recently(told)) {
+            self.out.begin(Task::Unblock);
             self.orders.push(Order::Unblock);
         }
+    }
+
+    /// The parked read was told to end.
+    pub fn unblocked(&mut self, now: Duration) {
+        self.out.end(Task::Unblock);
+        self.out.unblocked = Some(now);
     }
 
     /// A read failed.
     pub fn read_failed(&mut self, error: &Error, now: Duration) {
         self.out.read = None;
-        self.out.unblock = None;
+        self.out.unblocked = None;
         self.session_ended(error, now);
     }
 
@@ -270,20 +276,35 @@ impl Core {
                         pending: false,
                     });
                 }
-                if let Link::Up(session) = &mut self.link {
-                    session.reported = true;
-                }
-                self.prove_session();
+                self.note_report(Report::Written);
             }
             // Liveness is unknown then, and nothing is reclaimed; work goes on.
-            Err(Error::Full) => self.prove_session(),
+            Err(Error::Full) => self.note_report(Report::Refused),
             Err(error) => self.session_ended(&error, now),
         }
     }
 
-    /// A session counts as begun when it has done something: one that ends at its first command never did.
-    fn prove_session(&mut self) {
-        if let Some(opened) = self.opened.take() {
+    fn note_report(&mut self, report: Report) {
+        if let Link::Up(session) = &mut self.link
+            && session.report != Report::Written
+        {
+            session.report = report;
+        }
+        self.prove_session();
+    }
+
+    fn has_reported(&self) -> bool {
+        self.session()
+            .is_some_and(|session| session.report == Report::Written)
+    }
+
+    /// A session counts as begun when it has done what it is for: one that ends at its first command never did.
+    pub(super) fn prove_session(&mut self) {
+        let has_nothing_to_read = self.out.read.is_none();
+        let is_proved = self.session().is_some_and(|session| {
+            session.report != Report::Awaited && (session.read || has_nothing_to_read)
+        });
+        if is_proved && let Some(opened) = self.opened.take() {
             self.fact(Fact::SessionBegan(opened));
         }
     }
@@ -294,25 +315,24 @@ impl Core {
             self.out.begin(Task::Probe);
             self.orders.push(Order::Probe);
         }
-        // Waiting entries go to healthy workers after one visibility timeout.
-        let visibility = self.config.delivery.visibility_timeout;
-        if self
-            .breaker
-            .down_since()
-            .is_some_and(|since| now >= since + visibility)
-        {
-            self.release_waiting();
+        // Entries that waited for it that long go to healthy workers.
+        if self.breaker.down_since().is_some() {
+            let visibility = self.config.delivery.visibility_timeout;
+            self.release_waiting(now.checked_sub(visibility));
         }
     }
 
     /// A probe came back.
     pub fn probed(&mut self, result: Result<(), UnavailableReason>, now: Duration) {
         self.out.end(Task::Probe);
-        let was_well = self.breaker.is_well();
         self.breaker.probed(result, now);
-        if !was_well && self.breaker.is_well() {
-            self.fact(Fact::BreakerClosed);
-        }
+    }
+
+    /// Since when the oldest entry waits that a handler cannot be called for.
+    fn oldest_waiting(&self) -> Option<Duration> {
+        self.breaker.down_since()?;
+        let waiting = self.held.iter().filter(|(_, held)| held.is_waiting());
+        waiting.map(|(_, held)| held.since).min()
     }
 
     /// When [`Core::orders`] must be called again if nothing happens before.
@@ -338,8 +358,8 @@ impl Core {
             (!self.solitary.is_empty()).then_some(self.solitary_not_before),
             parked.filter(|_| !self.solitary.is_empty()),
             self.breaker.probe_at(),
-            self.breaker.down_since().map(|since| since + visibility),
-            self.out.unblock.map(|sent| sent + UNBLOCK_AGAIN_AFTER),
+            self.oldest_waiting().map(|since| since + visibility),
+            self.out.unblocked.map(|told| told + UNBLOCK_AGAIN_AFTER),
             self.drain.as_ref().map(super::drain::Drain::deadline),
             self.drain.as_ref().map(super::drain::Drain::hard_deadline),
         ];

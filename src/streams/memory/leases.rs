@@ -75,7 +75,7 @@ impl MemoryBroker {
         if group.holds(self.consumer(), place.id) {
             if !is_there {
                 group.pending.remove(&place.id);
-                return LeaseState::Gone;
+                return LeaseState::Trimmed;
             }
             if let Some(pending) = group.pending.get_mut(&place.id) {
                 pending.since = now;
@@ -89,7 +89,7 @@ impl MemoryBroker {
             (true, _) if place.id > group.delivered => LeaseState::Undelivered,
             (false, Lane::Source) => LeaseState::Gone,
             // In P:retry an entry leaves the stream with its ack: its absence means settled, not trimmed.
-            (true, _) | (false, Lane::Retry) => LeaseState::Stolen,
+            (true, _) | (false, Lane::Retry) => LeaseState::Settled,
         }
     }
 

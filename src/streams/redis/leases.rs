@@ -51,7 +51,9 @@ impl RedisBroker {
                     Ok(2) => Ok(LeaseState::Gone),
                     Ok(3) => Ok(LeaseState::Stolen),
                     Ok(4) => Ok(LeaseState::Undelivered),
-                    Ok(_) | Err(_) => Err(Odd("a number from 1 to 4")),
+                    Ok(5) => Ok(LeaseState::Trimmed),
+                    Ok(6) => Ok(LeaseState::Settled),
+                    Ok(_) | Err(_) => Err(Odd("a number from 1 to 6")),
                 };
                 states.push(state.map_err(|odd| odd.in_reply_to(RENEW.name()))?);
             }

@@ -79,11 +79,11 @@ pub(crate) async fn what_a_created_again_group_has_yet_to_deliver_is_not_stolen<
         .iter()
         .map(|delivery| delivery.entry.place)
         .collect::<Vec<_>>();
-    let (stolen, undelivered) = (LeaseState::Stolen, LeaseState::Undelivered);
+    let (settled, undelivered) = (LeaseState::Settled, LeaseState::Undelivered);
     let states = a.renew(&places).await.unwrap();
     assert_eq!(
         states,
-        [stolen, undelivered, undelivered],
+        [settled, undelivered, undelivered],
         "what was settled stays so"
     );
     read_one(&a).await;

@@ -561,3 +561,150 @@ fn a_lost_entry_ends_the_block_that_its_settlement_was() {
     bench.turn();
     assert!(bench.core.take_facts().contains(&Fact::Unblocked));
 }
+
+#[test]
+fn a_repaired_program_is_given_its_entries_and_not_handed_them_back_for_ever() {
+    let mut bench = Bench::with(|config| config.delivery.max_deliveries = 1);
+    let reason = UnavailableReason::ProcessExiting;
+    bench.deliver(&[(1, "a")]);
+    bench.calls();
+    bench.answer(1, Outcome::Unavailable { reason });
+    bench.core.probed(Err(reason), bench.now);
+    for _ in 0..5 {
+        bench.pass(2 * SECOND);
+    }
+    assert_eq!(
+        bench.settle().len(),
+        1,
+        "released after a visibility timeout"
+    );
+    bench.core.probed(Ok(()), bench.now);
+    bench.turn();
+    bench.deliver(&[(2, "a")]);
+    assert_eq!(bench.calls(), [2]);
+}
+
+#[test]
+fn an_entry_trimmed_under_a_sleeping_worker_keeps_its_run() {
+    let mut bench = Bench::new();
+    bench.deliver(&[(1, "a")]);
+    bench.calls();
+    bench.now += 25 * SECOND;
+    let now = bench.now;
+    bench.core.orders(now);
+    bench
+        .core
+        .renewed(&[place(1)], Ok(vec![LeaseState::Trimmed]), now, now);
+    bench.answer(1, done());
+    let settled = bench.settle();
+    assert!(
+        matches!(&settled[..], [(1, Settlement::Commit { .. })]),
+        "{settled:?}"
+    );
+}
+
+#[test]
+fn memory_that_an_undelivered_entry_waits_for_stops_no_reads() {
+    let mut bench = Bench::new();
+    bench.deliver(&[(1, "a")]);
+    bench.answer(1, retry());
+    bench.core.out.read = None;
+    let refusal = Refusal {
+        key: "{orders}:mail:delayed".to_owned(),
+        reason: RefusalReason::OutOfMemory,
+    };
+    bench.settle_with(&Settled::Refused(refusal));
+    bench.core.out.read = None;
+    let now = bench.now;
+    bench
+        .core
+        .renewed(&[place(1)], Ok(vec![LeaseState::Undelivered]), now, now);
+    bench.turn();
+    assert!(bench.core.out.read.is_some());
+}
+
+#[test]
+fn a_solitary_start_ends_the_parked_read() {
+    let mut bench = Bench::new();
+    bench.seen.clear();
+    bench.pass(SECOND);
+    bench.claim(&[(1, 2)]);
+    assert_eq!(bench.calls(), [1]);
+    assert!(bench.has(|order| *order == Order::Unblock));
+}
+
+#[test]
+fn twins_of_an_undelivered_entry_do_not_keep_it_from_being_read() {
+    let mut bench = Bench::with(|config| config.delivery.concurrency = 1);
+    bench.deliver(&[(5, "same")]);
+    assert_eq!(bench.calls(), [5]);
+    bench.core.out.read = None;
+    let now = bench.now;
+    bench
+        .core
+        .renewed(&[place(5)], Ok(vec![LeaseState::Undelivered]), now, now);
+    bench.turn();
+    bench.deliver(&[(3, "same")]);
+    bench.answer(5, done());
+    assert!(bench.core.out.read.is_some(), "nothing brings 5 again");
+}
+
+#[test]
+fn a_settlement_that_surely_failed_is_not_counted_as_done() {
+    let mut bench = Bench::new();
+    bench.deliver(&[(1, "a")]);
+    bench.answer(1, done());
+    assert!(bench.has(|order| matches!(order, Order::Settle(_))));
+    let missing = Error::GroupMissing {
+        stream: "orders".to_owned(),
+        group: "mail".to_owned(),
+    };
+    bench.core.settled(&[place(1)], Err(missing), bench.now);
+    bench.now += SECOND;
+    renew_with(&mut bench, |_| LeaseState::Settled);
+    assert_eq!(bench.core.tallies().settled_as(SettledKind::Done), 0);
+    assert_eq!(bench.core.tallies().leases_lost, 1);
+}
+
+#[test]
+fn a_renewal_that_was_cut_off_leaves_no_mark_on_the_next() {
+    let mut bench = Bench::new();
+    bench.deliver(&[(1, "a")]);
+    bench.core.out.read = None;
+    bench.now += 3 * SECOND;
+    let now = bench.now;
+    assert!(
+        bench
+            .core
+            .orders(now)
+            .contains(&Order::Renew(vec![place(1)]))
+    );
+    let arrival = Arrival {
+        deliveries: vec![delivery(2, "b", 1)],
+        known: vec![],
+        sent_at: SECOND,
+    };
+    bench.core.arrived(arrival, false, now);
+    bench
+        .core
+        .renewed(&[place(1)], Err(lost_connection()), now, now);
+    bench.pass(SECOND);
+    let renewals = bench
+        .seen
+        .iter()
+        .filter(|order| matches!(order, Order::Renew(_)))
+        .count();
+    assert_eq!((renewals, bench.core.tallies().leases_late), (1, 0));
+}
+
+#[test]
+fn entries_without_any_field_of_their_key_are_told_of_once() {
+    let mut bench = Bench::with(|config| config.idempotency.key_fields = vec!["nmae".to_owned()]);
+    bench.deliver(&[(1, "a"), (2, "b")]);
+    let facts = bench.core.take_facts();
+    let told = facts
+        .iter()
+        .filter(|fact| matches!(fact, Fact::Keyless { .. }))
+        .count();
+    assert_eq!(told, 1);
+}
