@@ -26,15 +26,20 @@ exec 3<&0
 redis-server "$@" 3<&- </dev/null &
 server=$!
 { read -r _; kill -KILL "$server"; } <&3 &
+leash=$!
 exec 3<&-
 wait "$server"
+status=$?
+kill "$leash"
+wait
+exit "$status"
 "#;
 
 /// A server that lives as long as this value.
 #[derive(Debug)]
 pub(super) struct EphemeralServer {
     address: SocketAddr,
-    _process: Child,
+    process: Child,
 }
 
 /// Why there is no server.
@@ -75,7 +80,6 @@ impl EphemeralServer {
             .stderr(Stdio::null())
             // A Ctrl-C is for the worker, which still needs its server to drain.
             .process_group(0)
-            .kill_on_drop(true)
             .spawn()?;
         let deadline = clock.now() + STARTS_WITHIN;
         while TcpStream::connect(address).await.is_err() {
@@ -86,10 +90,15 @@ impl EphemeralServer {
             clock.until(clock.now() + ASKED_EVERY).await;
         }
         still_runs(&mut process)?;
-        Ok(Self {
-            address,
-            _process: process,
-        })
+        Ok(Self { address, process })
+    }
+
+    /// Ends the server and waits for that; dropping it ends it too.
+    pub(super) async fn end(mut self) {
+        // `wait` lets go of our end of its standard input first.
+        if let Err(error) = self.process.wait().await {
+            tracing::debug!(%error, "the end of redis-server cannot be seen");
+        }
     }
 
     pub(super) fn address(&self) -> SocketAddr {

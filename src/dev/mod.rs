@@ -149,8 +149,9 @@ async fn run_stage(args: DevArgs, stage: Stage, shutdown: Shutdown) -> Result<()
     // It ends with the order to stop, which the worker has carried out.
     shutdown.drain.cancel();
     let fed = companion.await;
-    if server.is_some() {
+    if let Some(server) = server {
         tell_what_ends(&broker).await;
+        server.end().await;
     }
     print(summary, args.output).map_err(Failure::Print)?;
     Ok(fed.map_err(Failure::Feeder)??)
