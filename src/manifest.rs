@@ -13,8 +13,8 @@ use crate::api::v1alpha1::{StreamStage, rules};
 use crate::api::{API_VERSION, GROUP, KIND, Violation};
 use crate::stage::Stage;
 
-/// The API server takes nothing near this; what expands inside it is bounded by the reader.
-const MAX_BYTES: usize = 1 << 20;
+/// The most bytes of a manifest. The API server takes nothing near this; what expands inside it is bounded by the reader.
+pub const MAX_BYTES: usize = 1 << 20;
 /// What an object of Kubernetes has beside its spec.
 const TOP: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 /// What `metadata` may hold; an object read back from a cluster holds most of it.

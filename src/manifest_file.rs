@@ -7,8 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// As many bytes as a manifest may have.
-const MOST_BYTES: u64 = 1 << 20;
+use crate::manifest::MAX_BYTES;
 
 /// The path that means standard input.
 const STDIN: &str = "-";
@@ -49,7 +48,7 @@ pub fn read(path: &Path) -> Result<String, CannotRead> {
 
 fn bounded(from: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
-    from.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    from.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|read| read > MOST_BYTES) {
         return Err(io::Error::other(format!(
             "it has more than {MOST_BYTES} bytes, the most that a manifest may have: keep one stage in the file"
