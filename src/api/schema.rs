@@ -240,7 +240,10 @@ fn expected(schema: &JSONSchemaProps, value: &Value) -> String {
     let is_scalar = matches!(value, Value::Number(_) | Value::Bool(_));
     match schema.type_.as_deref().unwrap_or_default() {
         "string" if is_duration(schema) => NotADuration.to_string(),
-        "string" if schema.enum_.is_some() => choices(schema.enum_.as_deref().unwrap_or_default()),
+        "string" if schema.enum_.is_some() => {
+            let allowed = schema.enum_.as_deref().unwrap_or_default();
+            format!("{}{}", choices(allowed), unquoted(allowed, value))
+        }
         "string" if is_scalar => "must be a text: put it in quotes".to_owned(),
         "string" => "must be a text".to_owned(),
         "integer" if value.is_string() => {
@@ -255,12 +258,25 @@ fn expected(schema: &JSONSchemaProps, value: &Value) -> String {
 }
 
 fn choices(allowed: &[JSON]) -> String {
-    let words: Vec<_> = allowed
-        .iter()
-        .filter_map(|JSON(word)| word.as_str())
-        .map(|word| format!("`{word}`"))
-        .collect();
+    let words: Vec<_> = words(allowed).map(|word| format!("`{word}`")).collect();
     format!("must be {}", words.join(" or "))
+}
+
+fn words(allowed: &[JSON]) -> impl Iterator<Item = &str> {
+    allowed.iter().filter_map(|JSON(word)| word.as_str())
+}
+
+/// What to do about a word that YAML took for a boolean; nothing where it is something else.
+fn unquoted(allowed: &[JSON], value: &Value) -> String {
+    let read_as: &[&str] = match value {
+        Value::Bool(false) => &["off", "no", "false"],
+        Value::Bool(true) => &["on", "yes", "true"],
+        _ => return String::new(),
+    };
+    let meant = words(allowed).find(|word| read_as.contains(&word.to_lowercase().as_str()));
+    meant.map_or_else(String::new, |word| {
+        format!(": put it in quotes (\"{word}\"), YAML reads it as {value}")
+    })
 }
 
 fn is_duration(schema: &JSONSchemaProps) -> bool {
@@ -272,7 +288,10 @@ fn purpose(schema: &JSONSchemaProps) -> String {
     let text = schema.description.as_deref().unwrap_or_default();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let sentence = text.split(". ").next().unwrap_or_default();
-    sentence.trim_end_matches('.').to_owned()
+    let mut letters = sentence.trim_end_matches('.').chars();
+    // It follows a colon; no manual begins with a name.
+    let first = letters.next().into_iter().flat_map(char::to_lowercase);
+    first.chain(letters).collect()
 }
 
 #[cfg(test)]
