@@ -15,8 +15,10 @@ use serde_json::{Map, Number, Value};
 use super::duration::{self, DurationText, NotADuration};
 use super::v1alpha1::StreamStage;
 
+mod forms;
 mod names;
 
+pub(crate) use forms::{LABEL_VALUE, QUANTITY, is_word};
 pub(crate) use names::nearest;
 
 /// The longest part of a value that is shown.
@@ -108,11 +110,12 @@ impl Walk {
             ("object", Value::Object(map)) => self.object(schema, field, map),
             ("array", Value::Array(list)) => self.list(schema, field, list),
             ("string", Value::String(text)) => self.text(schema, field, text),
-            ("integer", Value::Number(number)) if number.is_i64() || number.is_u64() => {
+            // Only int-or-string comes without a type.
+            ("", Value::String(text)) => self.text(schema, field, text),
+            ("integer" | "", Value::Number(number)) if number.is_i64() || number.is_u64() => {
                 self.number(schema, field, number);
             }
-            // Only int-or-string comes without a type.
-            ("boolean", Value::Bool(_)) | ("", Value::Number(_) | Value::String(_)) => {}
+            ("boolean", Value::Bool(_)) => {}
             _ => self.refuse(field, value, expected(schema, value)),
         }
     }
@@ -217,6 +220,10 @@ impl Walk {
                     format!("may not be empty: {}", purpose(schema)),
                 );
             }
+            let pattern = schema.pattern.as_deref().unwrap_or_default();
+            if let Some(message) = forms::broken(pattern, text) {
+                self.refuse(field, &value, message);
+            }
         }
     }
 
@@ -253,7 +260,7 @@ fn expected(schema: &JSONSchemaProps, value: &Value) -> String {
         "boolean" => "must be `true` or `false`".to_owned(),
         "array" => "must be a list: begin each item with `- `".to_owned(),
         "object" => "must be a map of fields".to_owned(),
-        _ => "must be a number or a text".to_owned(),
+        _ => "must be a whole number, or a text in quotes".to_owned(),
     }
 }
 

@@ -115,6 +115,13 @@ spec.delivery.visibilityTimeout: absent: must be set: how long a worker may be s
         ("addresses:", "auth: {password: hunter2, passwordSecretRef: {name: a, key: b}}, addresses:", "spec.redis.auth.password: (not shown): there is no such field: remove it; `spec.redis.auth` has `passwordSecretRef`, `usernameSecretRef`"),
         ("[{name: handler, image: shop/mail}]", "[]", "spec.template.spec.containers: a list: must list at least one container: the handler's, named `handler` or standing first"),
         ("[{name: handler, image: shop/mail}]", "[{image: shop/mail}]", "spec.template.spec.containers[0].name: null: must be a text that names the container"),
+        (", image: shop/mail", "", "spec.template.spec.containers[0].image: null: must be a text that names the container's image"),
+        ("spec:\n", "spec:\n  engine: {resources: {limits: {memory: 128MB}}}\n", "spec.engine.resources.limits[memory]: 128MB: must be a quantity such as `500m`, `2` or `128Mi`: a number, and perhaps a unit (n, u, m, k, M, G, T, P, E, or Ki to Ei)"),
+        ("spec:\n", "spec:\n  engine: {resources: {requests: {cpu: 0.5}}}\n", "spec.engine.resources.requests[cpu]: 0.5: must be a whole number, or a text in quotes"),
+        ("spec:\n", "spec:\n  engine: {resources: {requests: {cpu: -1}}}\n", "spec.engine.resources.requests[cpu]: -1: must be between 0 and 2147483647"),
+        ("{spec: {c", "{metadata: {labels: {team: 'a b'}}, spec: {c", "spec.template.metadata.labels[team]: a b: must be letters, digits, `-`, `_` and `.`, with a letter or digit at each end"),
+        ("{spec: {c", "{metadata: {labels: {a b: c}}, spec: {c", "spec.template.metadata.labels: a b: must be at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end, and before it at most a domain and `/`"),
+        ("{spec: {c", "{metadata: {annotations: {Shop/x: c d}}, spec: {c", "spec.template.metadata.annotations: Shop/x: must be at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end, and before it at most a domain and `/`"),
         ("/v1alpha1", "/v1", "apiVersion: streamstage.io/v1: must be `streamstage.io/v1alpha1`"),
         ("kind: StreamStage", "kind: Streamstage", "kind: Streamstage: must be `StreamStage`"),
         ("apiVersion: streamstage.io/v1alpha1\n", "", "apiVersion: absent: must be `streamstage.io/v1alpha1`"),
@@ -131,18 +138,24 @@ fn an_exec_stage_may_not_bring_a_command_of_its_own() {
     );
     let with =
         |containers: &str| judged(&exec.replace("{name: handler, image: shop/mail}", containers));
-    assert_eq!(with("{name: a}"), "nothing");
-    assert_eq!(with("{name: a, command: [x]}, {name: handler}"), "nothing");
+    assert_eq!(with("{name: a, image: i}"), "nothing");
+    assert_eq!(
+        with("{name: a, image: i, command: [x]}, {name: handler, image: i}"),
+        "nothing"
+    );
     let refused = "may not be set on the handler's container of an Exec stage: the engine starts there, and runs `handler.exec.command`";
     assert_eq!(
-        with("{name: a, command: [x]}"),
+        with("{name: a, image: i, command: [x]}"),
         format!("spec.template.spec.containers[0].command: a list: {refused}")
     );
     assert_eq!(
-        with("{name: a}, {name: handler, args: [x]}"),
+        with("{name: a, image: i}, {name: handler, image: i, args: [x]}"),
         format!("spec.template.spec.containers[1].args: a list: {refused}")
     );
-    assert_eq!(said("image: shop/mail", "command: [x]"), "nothing");
+    assert_eq!(
+        said("image: shop/mail", "image: i, command: [x]"),
+        "nothing"
+    );
 }
 
 #[test]
