@@ -109,9 +109,8 @@ impl Walk {
         match (kind, value) {
             ("object", Value::Object(map)) => self.object(schema, field, map),
             ("array", Value::Array(list)) => self.list(schema, field, list),
-            ("string", Value::String(text)) => self.text(schema, field, text),
             // Only int-or-string comes without a type.
-            ("", Value::String(text)) => self.text(schema, field, text),
+            ("string" | "", Value::String(text)) => self.text(schema, field, text),
             ("integer" | "", Value::Number(number)) if number.is_i64() || number.is_u64() => {
                 self.number(schema, field, number);
             }
@@ -275,10 +274,10 @@ fn words(allowed: &[JSON]) -> impl Iterator<Item = &str> {
 
 /// What to do about a word that YAML took for a boolean; nothing where it is something else.
 fn unquoted(allowed: &[JSON], value: &Value) -> String {
-    let read_as: &[&str] = match value {
-        Value::Bool(false) => &["off", "no", "false"],
-        Value::Bool(true) => &["on", "yes", "true"],
-        _ => return String::new(),
+    let read_as: &[&str] = match value.as_bool() {
+        Some(false) => &["off", "no", "false"],
+        Some(true) => &["on", "yes", "true"],
+        None => &[],
     };
     let meant = words(allowed).find(|word| read_as.contains(&word.to_lowercase().as_str()));
     meant.map_or_else(String::new, |word| {
