@@ -111,6 +111,9 @@ pub fn parse(text: &str) -> Result<Stage, ManifestError> {
     if text.len() > MAX_BYTES {
         return Err(ManifestError::TooLarge { bytes: text.len() });
     }
+    if let Some(error) = not_text(text) {
+        return Err(error);
+    }
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| not_yaml(&error))?;
     let mut stages: Vec<&Value> = documents
@@ -141,25 +144,52 @@ pub fn parse(text: &str) -> Result<Stage, ManifestError> {
     reason = "the reader has dozens of errors, and words of its own for each"
 )]
 fn not_yaml(error: &serde_saphyr::Error) -> ManifestError {
-    let error = error.without_snippet();
-    let at = error.location().map(|at| (at.line(), at.column()));
-    let text = error.to_string();
-    let text = match at {
-        Some((line, column)) => text.trim_end_matches(&format!(" at line {line}, column {column}")),
-        None => &text,
-    };
-    let duplicate = match error {
-        serde_saphyr::Error::DuplicateMappingKey { key, .. } => key.as_deref(),
-        _ => None,
-    };
-    let problem = match duplicate {
-        Some(key) => format!(
+    use serde_saphyr::Error;
+    let place = |error: &Error| error.location().map(|at| (at.line(), at.column()));
+    let at = place(error);
+    let mut error = error;
+    // What is wrong in an alias is shown where the alias stands.
+    while let Error::WithSnippet { error: inner, .. } | Error::AliasError { error: inner, .. } =
+        error
+    {
+        error = inner;
+    }
+    let problem = match error {
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!(
             "{}: the field is given twice: remove one of them",
             key.escape_debug()
         ),
-        None => format!("not readable as YAML: {text}: correct it there"),
+        Error::Budget { .. } => {
+            "the file holds more than is read, counting what its aliases repeat: shorten it"
+                .to_owned()
+        }
+        _ => {
+            let text = error.to_string();
+            let text = match place(error) {
+                Some((line, column)) => {
+                    text.trim_end_matches(&format!(" at line {line}, column {column}"))
+                }
+                None => &text,
+            };
+            format!("not readable as YAML: {text}: correct it there")
+        }
     };
     ManifestError::Yaml { at, problem }
+}
+
+/// Refuses what no text file holds, before the reader finds stranger words for it.
+fn not_text(text: &str) -> Option<ManifestError> {
+    let is_odd = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
+    let before = text.split(is_odd).next().unwrap_or_default();
+    let odd = text.get(before.len()..)?.chars().next()?;
+    let line = before.split('\n').count();
+    let odd = u32::from(odd);
+    Some(ManifestError::Yaml {
+        at: None,
+        problem: format!(
+            "manifest: U+{odd:04X} in line {line}: must be a text without control characters: is it the right file?"
+        ),
+    })
 }
 
 /// Whether a document is, or is meant to be, a StreamStage.

@@ -15,8 +15,10 @@ use serde_json::{Map, Number, Value};
 use super::duration::{self, DurationText, NotADuration};
 use super::v1alpha1::StreamStage;
 
+mod forms;
 mod names;
 
+pub(crate) use forms::{LABEL_VALUE, QUANTITY, is_word};
 pub(crate) use names::nearest;
 
 /// The longest part of a value that is shown.
@@ -107,12 +109,12 @@ impl Walk {
         match (kind, value) {
             ("object", Value::Object(map)) => self.object(schema, field, map),
             ("array", Value::Array(list)) => self.list(schema, field, list),
-            ("string", Value::String(text)) => self.text(schema, field, text),
-            ("integer", Value::Number(number)) if number.is_i64() || number.is_u64() => {
+            // Only int-or-string comes without a type.
+            ("string" | "", Value::String(text)) => self.text(schema, field, text),
+            ("integer" | "", Value::Number(number)) if number.is_i64() || number.is_u64() => {
                 self.number(schema, field, number);
             }
-            // Only int-or-string comes without a type.
-            ("boolean", Value::Bool(_)) | ("", Value::Number(_) | Value::String(_)) => {}
+            ("boolean", Value::Bool(_)) => {}
             _ => self.refuse(field, value, expected(schema, value)),
         }
     }
@@ -217,6 +219,10 @@ impl Walk {
                     format!("may not be empty: {}", purpose(schema)),
                 );
             }
+            let pattern = schema.pattern.as_deref().unwrap_or_default();
+            if let Some(message) = forms::broken(pattern, text) {
+                self.refuse(field, &value, message);
+            }
         }
     }
 
@@ -240,7 +246,10 @@ fn expected(schema: &JSONSchemaProps, value: &Value) -> String {
     let is_scalar = matches!(value, Value::Number(_) | Value::Bool(_));
     match schema.type_.as_deref().unwrap_or_default() {
         "string" if is_duration(schema) => NotADuration.to_string(),
-        "string" if schema.enum_.is_some() => choices(schema.enum_.as_deref().unwrap_or_default()),
+        "string" if schema.enum_.is_some() => {
+            let allowed = schema.enum_.as_deref().unwrap_or_default();
+            format!("{}{}", choices(allowed), unquoted(allowed, value))
+        }
         "string" if is_scalar => "must be a text: put it in quotes".to_owned(),
         "string" => "must be a text".to_owned(),
         "integer" if value.is_string() => {
@@ -250,17 +259,30 @@ fn expected(schema: &JSONSchemaProps, value: &Value) -> String {
         "boolean" => "must be `true` or `false`".to_owned(),
         "array" => "must be a list: begin each item with `- `".to_owned(),
         "object" => "must be a map of fields".to_owned(),
-        _ => "must be a number or a text".to_owned(),
+        _ => "must be a whole number, or a text in quotes".to_owned(),
     }
 }
 
 fn choices(allowed: &[JSON]) -> String {
-    let words: Vec<_> = allowed
-        .iter()
-        .filter_map(|JSON(word)| word.as_str())
-        .map(|word| format!("`{word}`"))
-        .collect();
+    let words: Vec<_> = words(allowed).map(|word| format!("`{word}`")).collect();
     format!("must be {}", words.join(" or "))
+}
+
+fn words(allowed: &[JSON]) -> impl Iterator<Item = &str> {
+    allowed.iter().filter_map(|JSON(word)| word.as_str())
+}
+
+/// What to do about a word that YAML took for a boolean; nothing where it is something else.
+fn unquoted(allowed: &[JSON], value: &Value) -> String {
+    let read_as: &[&str] = match value.as_bool() {
+        Some(false) => &["off", "no", "false"],
+        Some(true) => &["on", "yes", "true"],
+        None => &[],
+    };
+    let meant = words(allowed).find(|word| read_as.contains(&word.to_lowercase().as_str()));
+    meant.map_or_else(String::new, |word| {
+        format!(": put it in quotes (\"{word}\"), YAML reads it as {value}")
+    })
 }
 
 fn is_duration(schema: &JSONSchemaProps) -> bool {
@@ -272,7 +294,10 @@ fn purpose(schema: &JSONSchemaProps) -> String {
     let text = schema.description.as_deref().unwrap_or_default();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let sentence = text.split(". ").next().unwrap_or_default();
-    sentence.trim_end_matches('.').to_owned()
+    let mut letters = sentence.trim_end_matches('.').chars();
+    // It follows a colon; no manual begins with a name.
+    let first = letters.next().into_iter().flat_map(char::to_lowercase);
+    first.chain(letters).collect()
 }
 
 #[cfg(test)]

@@ -90,6 +90,16 @@ pub(super) fn is_path(path: &str) -> bool {
     path.starts_with('/') && path.bytes().all(visible)
 }
 
+/// Whether a text may be the key of a label or annotation, as [`rules::METADATA_KEY`] says it.
+pub(super) fn is_metadata_key(key: &str) -> bool {
+    let (domain, name) = match key.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, key),
+    };
+    let is_domain = |domain: &str| domain.len() <= 253 && domain.split('.').all(is_label);
+    domain.is_none_or(is_domain) && name.len() <= 63 && schema::is_word(name)
+}
+
 /// Whether a text is a DNS label.
 pub(super) fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

@@ -101,7 +101,8 @@ impl Checks {
 
     fn redis(&mut self, spec: &api::RedisSpec, visibility: Option<Duration>) -> RedisTarget {
         let exactly_one = match spec.topology {
-            Topology::Standalone => spec.addresses.len() == 1,
+            // No address at all is told by the schema.
+            Topology::Standalone => spec.addresses.len() <= 1,
         };
         let addresses = spec.addresses.join(", ");
         self.hold(

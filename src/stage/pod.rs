@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::HandlerSpec;
-use super::checks::{Checks, count, is_path};
+use super::checks::{Checks, count, is_metadata_key, is_path};
 use crate::api::v1alpha1::{self as api, HandlerType, StreamStageSpec, rules};
 use crate::api::{ADMIN_PORT, HANDLER_CONTAINER, PREFIX, PREFIX_RECOMMENDED};
 
@@ -70,6 +70,13 @@ impl Checks {
             let field = "spec.template.metadata.annotations";
             self.hold(false, field, key, rules::TEMPLATE_ANNOTATIONS);
         }
+        let labels = ("labels", &metadata.labels);
+        for (part, map) in [labels, ("annotations", &metadata.annotations)] {
+            for key in map.keys().filter(|key| !is_metadata_key(key)) {
+                let field = format!("spec.template.metadata.{part}");
+                self.refuse(field, &Value::from(key.as_str()), rules::METADATA_KEY);
+            }
+        }
         let containers = spec.template.spec.get("containers").unwrap_or(&Value::Null);
         match containers.as_array().map(Vec::as_slice) {
             None | Some([]) => {
@@ -87,10 +94,16 @@ impl Checks {
         let name = |container: &Value| container.get("name")?.as_str().map(str::to_owned);
         let field =
             |index: usize, name: &str| format!("spec.template.spec.containers[{index}].{name}");
+        let needed = [
+            ("name", rules::CONTAINER_NAME),
+            ("image", rules::CONTAINER_IMAGE),
+        ];
         for (index, container) in containers.iter().enumerate() {
-            if name(container).is_none_or(|name| name.is_empty()) {
-                let value = container.get("name").unwrap_or(&Value::Null);
-                self.refuse(field(index, "name"), value, rules::CONTAINER_NAME);
+            for (part, message) in needed {
+                let value = container.get(part).unwrap_or(&Value::Null);
+                if value.as_str().is_none_or(str::is_empty) {
+                    self.refuse(field(index, part), value, message);
+                }
             }
         }
         let is_handler = |container: &Value| name(container).as_deref() == Some(HANDLER_CONTAINER);

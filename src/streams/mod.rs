@@ -53,11 +53,13 @@ pub enum Error {
         /// Why.
         reason: Unreachable,
     },
-    /// The server refused the user or the password.
-    #[error("{address} refused the credentials")]
+    /// The server refused the user or the password, or wants one.
+    #[error("{address} {}", if *given { "refused the user or the password" } else { "wants a password, and none was given" })]
     AuthenticationFailed {
         /// The server.
         address: String,
+        /// Whether there was a password to refuse.
+        given: bool,
     },
     /// A file of the credentials cannot be read.
     #[error("cannot read the credentials in {path}: {reason}")]
@@ -68,7 +70,9 @@ pub enum Error {
         reason: String,
     },
     /// The group or its stream is not there (any more).
-    #[error("group {group} is missing on {stream}")]
+    #[error(
+        "group {group} is missing on {stream}: create it, or set `source.groupCreation` to IfMissing"
+    )]
     GroupMissing {
         /// The stream.
         stream: String,
@@ -79,13 +83,13 @@ pub enum Error {
     #[error("the server is a read-only replica")]
     ReadOnly,
     /// The user may not run a command or touch a key.
-    #[error("permission denied: {what}")]
+    #[error("permission denied: {what}; the README lists the ACL that a worker needs")]
     Denied {
         /// The command or key, as far as the server says.
         what: String,
     },
     /// A key holds another type.
-    #[error("key {key} holds another type than {expected}")]
+    #[error("key {key} holds no {expected}: rename or delete it, or name another")]
     WrongType {
         /// The key.
         key: String,
@@ -102,9 +106,9 @@ pub enum Error {
     #[error("the server is out of memory")]
     Full,
     /// A reply has a shape that this build does not know, or an error it has no name for.
-    #[error("unexpected reply to {command}: {detail}")]
+    #[error("{}{detail}", if command.is_empty() { String::new() } else { format!("unexpected reply to {command}: ") })]
     Protocol {
-        /// The command.
+        /// The command; empty where the detail says everything.
         command: &'static str,
         /// What is odd about it.
         detail: String,

@@ -1,6 +1,7 @@
 //! The handlers against real sockets and real children, most of which misbehave.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use streamstage::clock::Clock;
@@ -75,6 +76,35 @@ fn class(outcome: &Outcome) -> String {
         }
         Outcome::Unavailable { reason } => format!("Unavailable {}", reason.as_str()),
         Outcome::Cancelled => "Cancelled".to_owned(),
+    }
+}
+
+/// What is logged on this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Logs are taken down until the guard is dropped.
+    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || log.clone());
+        tracing::subscriber::set_default(subscriber.with_ansi(false).finish())
+    }
+
+    /// How many lines hold `text`.
+    fn count(&self, text: &str) -> usize {
+        let log = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        log.lines().filter(|line| line.contains(text)).count()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::rules;
+use crate::api::schema::{LABEL_VALUE, QUANTITY};
 
 /// How the engine reaches the user's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -115,7 +116,7 @@ pub struct TemplateSpec {
 pub struct TemplateMetadata {
     /// Labels of the pod. The prefixes `streamstage.io/` and `app.kubernetes.io/` are the operator's.
     #[serde(default)]
-    #[schemars(schema_with = "texts")]
+    #[schemars(schema_with = "label_values")]
     #[x_kube(validation = rules::TEMPLATE_LABELS.rule())]
     pub labels: BTreeMap<String, String>,
     /// Annotations of the pod. The prefix `streamstage.io/` is the operator's.
@@ -139,11 +140,25 @@ fn texts(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// A bounded map of what labels may be set to.
+fn label_values(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": {"type": "string", "maxLength": 63, "pattern": LABEL_VALUE}
+    })
+}
+
 /// A bounded map of quantities.
 fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "maxProperties": 16,
-        "additionalProperties": {"x-kubernetes-int-or-string": true}
+        "additionalProperties": {
+            "x-kubernetes-int-or-string": true,
+            "minimum": 0,
+            "maximum": i32::MAX,
+            "pattern": QUANTITY
+        }
     })
 }

@@ -101,11 +101,11 @@ pub struct StreamStageSpec {
     #[serde(default = "number::<1>")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: i32,
-    /// Where Redis is. Changing any of it rolls the workers.
+    /// The Redis server. Changing any of it rolls the workers.
     pub redis: RedisSpec,
-    /// Which stream and consumer group the stage reads.
+    /// The stream and the consumer group to read.
     pub source: SourceSpec,
-    /// How entries are handed to handlers, and when another worker may take them over. Changing any of it rolls the workers.
+    /// When another worker may take over entries, and how they are handed to handlers. Changing any of it rolls the workers.
     pub delivery: DeliverySpec,
     /// Which entries are the same work, so that it is committed once. Changing any of it rolls the workers.
     #[serde(default)]

@@ -156,7 +156,7 @@ pub struct IdempotencySpec {
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub key_fields: Vec<String>,
     /// Whether committed keys are remembered, so that a second entry with the same key is skipped. Absent: AtCommit where
-    /// `keyFields` are named, else Off.
+    /// `keyFields` are named, else Off. Write "Off" in quotes: without them YAML reads it as false, which is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "LedgerMode")]
     pub ledger: Option<LedgerMode>,

@@ -247,6 +247,11 @@ pub const CONTAINERS: &str =
     "must list at least one container: the handler's, named `handler` or standing first";
 /// A container of the template; beyond what CEL can see.
 pub const CONTAINER_NAME: &str = "must be a text that names the container";
+/// The image of a container of the template; beyond what CEL can see.
+pub const CONTAINER_IMAGE: &str = "must be a text that names the container's image";
+/// A key of a label or annotation. Not in CEL: no schema bounds a key's length, so a pattern over them may cost more than the API
+/// server grants.
+pub const METADATA_KEY: &str = "must be at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end, and before it at most a domain and `/`";
 /// The handler's container in an Exec stage; beyond what CEL can see.
 pub const EXEC_CONTAINER: &str = "may not be set on the handler's container of an Exec stage: the engine starts there, and runs `handler.exec.command`";
 /// `metadata.name`; the API server checks it by itself.

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::child::{Child, Ending};
+use super::told::Told;
 use super::wire::MAX_ANSWER_BYTES;
 use super::wire::answer::{Terms, of_line};
 use super::wire::request::line;
@@ -49,6 +50,10 @@ pub struct ExecHandler {
     settings: ExecSettings,
     idle: Mutex<Idle>,
     idle_exits: AtomicU32,
+    /// Why the program did not answer.
+    absences: Told,
+    /// What else than answers its children wrote.
+    noises: Told,
     /// Children on their way out.
     leaving: TaskTracker,
 }
@@ -66,6 +71,8 @@ impl ExecHandler {
             settings,
             idle: Mutex::default(),
             idle_exits: AtomicU32::new(0),
+            absences: Told::default(),
+            noises: Told::default(),
             leaving: TaskTracker::new(),
         }
     }
@@ -75,7 +82,12 @@ impl ExecHandler {
         if !start.fresh {
             while let Some(mut child) = self.last() {
                 match child.check() {
-                    Ok(()) => return Ok(child),
+                    Ok(()) => {
+                        if child.has_answered() {
+                            self.noises.forget();
+                        }
+                        return Ok(child);
+                    }
                     Err(why) => self.ended_idle(&child, &why),
                 };
             }
@@ -105,7 +117,12 @@ impl ExecHandler {
             tracing::debug!(why, "a child of the handler was idle and is replaced");
             return false;
         }
-        tracing::warn!(why, "a child of the handler was of no use and is replaced");
+        if self.absences.is_news(why) {
+            tracing::warn!(
+                why,
+                "a child of `handler.exec.command` ended or wrote before it had an entry, and is replaced"
+            );
+        }
         let exits = self.idle_exits.fetch_add(1, Ordering::Relaxed);
         exits.saturating_add(1) >= IDLE_EXITS
     }
@@ -113,10 +130,16 @@ impl ExecHandler {
     /// Keeps a child that has answered, if it can be trusted with another entry.
     async fn answered(&self, mut child: Child, end: usize) {
         self.idle_exits.store(0, Ordering::Relaxed);
+        self.absences.forget();
         match child.settle(end) {
             Ok(()) => self.keep(child),
             Err(why) => {
-                tracing::warn!(why, "a child of the handler is replaced");
+                if self.noises.is_news(why) {
+                    tracing::warn!(
+                        why,
+                        "a child of `handler.exec.command` is replaced after its answer"
+                    );
+                }
                 child.kill().await;
             }
         }
@@ -159,8 +182,15 @@ impl ExecHandler {
 
     fn spawn(&self) -> Result<Child, UnavailableReason> {
         Child::spawn(&self.settings.command).map_err(|error| {
-            let program = self.settings.command.first().map(String::as_str);
-            tracing::warn!(program, %error, "the handler's command cannot be started");
+            let error = error.to_string();
+            if self.absences.is_news(&error) {
+                let program = self.settings.command.first().map(String::as_str);
+                tracing::warn!(
+                    program,
+                    error,
+                    "`handler.exec.command` cannot be started: the stage reads nothing until it can"
+                );
+            }
             UnavailableReason::SpawnFailed
         })
     }

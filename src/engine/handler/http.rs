@@ -5,6 +5,7 @@
 //! was most likely closed by the server before it saw the request, so the entry is posted once more on a fresh one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::connection::{Answer, Broken, CONNECT_TIMEOUT, Connection};
 use self::pool::Pool;
+use super::told::Told;
 use super::wire::answer::{Terms, of_http, too_large};
 use super::wire::request::{StageHeaders, body};
 use super::{Handler, Start};
@@ -80,6 +82,8 @@ pub struct HttpHandler {
     has_output: bool,
     clock: Clock,
     pool: Arc<Pool>,
+    /// Why no connection was made.
+    absences: Told,
 }
 
 impl HttpHandler {
@@ -112,6 +116,7 @@ impl HttpHandler {
             has_output: settings.has_output,
             clock: settings.clock,
             pool: Arc::new(Pool::new(settings.concurrency, settings.clock)),
+            absences: Told::default(),
         })
     }
 
@@ -131,12 +136,30 @@ impl HttpHandler {
         }
         // A connect must fail before the run as a whole does: nothing has run yet, so no attempt may be spent.
         let limit = start.timeout / 2;
-        let opened = Connection::open(&self.host, self.port, limit).await;
+        let opened = self.open(limit).await;
         match (opened, first_break) {
             (Ok(fresh), _) => self.ask(fresh, &post, start).await.unwrap_or_else(judge),
             (Err(_), Some(text)) => crashed(text),
             (Err(reason), None) => Outcome::Unavailable { reason },
         }
+    }
+
+    /// A new connection. That nobody is there is said once, until somebody is.
+    async fn open(&self, limit: Duration) -> Result<Connection, UnavailableReason> {
+        let opened = Connection::open(&self.host, self.port, limit).await;
+        match &opened {
+            Ok(_) => self.absences.forget(),
+            Err(reason) => {
+                if self.absences.is_news(reason.as_str()) {
+                    tracing::warn!(
+                        reason = reason.as_str(),
+                        "nobody listens on {} (`handler.http.port`): the stage reads nothing until somebody does",
+                        authority(&self.host, self.port)
+                    );
+                }
+            }
+        }
+        opened
     }
 
     fn kept(&self, start: &Start) -> Option<Connection> {
@@ -184,8 +207,7 @@ impl Handler for HttpHandler {
     }
 
     async fn probe(&self) -> Result<(), UnavailableReason> {
-        let opened = Connection::open(&self.host, self.port, CONNECT_TIMEOUT).await;
-        opened.map(drop)
+        self.open(CONNECT_TIMEOUT).await.map(drop)
     }
 
     async fn stop(&self) {

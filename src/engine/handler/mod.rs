@@ -13,6 +13,7 @@ use super::outcome::{Failure, Outcome, UnavailableReason};
 pub mod exec;
 pub mod http;
 pub mod start;
+mod told;
 pub(crate) mod wire;
 
 pub use start::Start;

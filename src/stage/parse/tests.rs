@@ -11,7 +11,7 @@ fn spec() -> Value {
         "source": {"stream": "orders", "consumerGroup": "mail"},
         "delivery": {"visibilityTimeout": "60s"},
         "handler": {"type": "Exec", "exec": {"command": ["cat"]}},
-        "template": {"spec": {"containers": [{"name": "handler"}]}},
+        "template": {"spec": {"containers": [{"name": "handler", "image": "shop/mail"}]}},
     })
 }
 

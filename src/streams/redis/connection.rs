@@ -84,33 +84,58 @@ async fn open(target: &Target) -> Result<MultiplexedConnection, Error> {
     Ok(connection)
 }
 
-/// Authenticates and selects the database. By hand, since the client's own way drops the server's words.
+/// Authenticates and selects the database, or else has one answer, which tells what is at the other end. By hand, since the client's own way drops the server's words.
 async fn enter(
     connection: &mut MultiplexedConnection,
     login: Option<Login>,
     target: &Target,
 ) -> Result<(), Error> {
+    let is_strange = login.is_none() && target.database == 0;
     if let Some(Login { username, password }) = login {
         let mut auth = redis::cmd("AUTH");
         auth.arg(username).arg(password);
         let authenticated = auth.query_async::<Value>(connection).await;
-        authenticated.map_err(|error| {
-            let error = of_connect(&error, target);
-            // A server without passwords takes none, and has no code to say so.
-            if matches!(error, Error::Protocol { .. }) {
-                let address = target.address.clone();
-                return Error::AuthenticationFailed { address };
-            }
-            error
-        })?;
+        authenticated.map_err(|error| of_auth(&error, target))?;
     }
     if target.database > 0 {
         let mut select = redis::cmd("SELECT");
         select.arg(target.database);
         let selected = select.query_async::<Value>(connection).await;
-        selected.map_err(|error| of_connect(&error, target))?;
+        selected.map_err(|error| of_select(&error, target))?;
+    }
+    if is_strange {
+        let answered = redis::cmd("PING").query_async::<Value>(connection).await;
+        match answered.map_err(|error| of_connect(&error, target)) {
+            // Who may not ask has an answer all the same.
+            Ok(_) | Err(Error::Denied { .. }) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
+}
+
+fn of_auth(error: &redis::RedisError, target: &Target) -> Error {
+    let named = of_connect(error, target);
+    // A server without passwords takes none, and has no code to say so.
+    if error.code().is_some() && matches!(named, Error::Protocol { .. }) {
+        return Error::AuthenticationFailed {
+            address: target.address.clone(),
+            given: true,
+        };
+    }
+    named
+}
+
+fn of_select(error: &redis::RedisError, target: &Target) -> Error {
+    let is_out_of_range = |detail: &str| detail.contains("DB index is out of range");
+    if error.detail().is_some_and(is_out_of_range) {
+        let (address, database) = (&target.address, target.database);
+        return Error::Protocol {
+            command: "",
+            detail: format!("{address} has no database {database}: lower `redis.database`"),
+        };
+    }
+    of_connect(error, target)
 }
 
 fn of_connect(error: &redis::RedisError, target: &Target) -> Error {
@@ -118,7 +143,7 @@ fn of_connect(error: &redis::RedisError, target: &Target) -> Error {
         address: &target.address,
         stream: "",
         group: "",
-        command: "connect",
+        command: "CONNECT",
     };
     error::of_connect(error, place)
 }

@@ -6,6 +6,9 @@ use redis::RedisError;
 
 use crate::streams::{Error, RefusalReason, Unreachable};
 
+/// What is said of a command that was not answered in time.
+const NO_ANSWER: &str = "no answer in time";
+
 /// What an error needs to be named with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
@@ -35,12 +38,13 @@ pub(super) fn of_command(error: &RedisError, place: Place<'_>) -> Error {
 /// The error that a server put into words: code first.
 pub(super) fn of_text(text: &str, place: Place<'_>) -> Error {
     match code_of(text) {
-        "NOAUTH" | "WRONGPASS" => Error::AuthenticationFailed {
+        code @ ("NOAUTH" | "WRONGPASS") => Error::AuthenticationFailed {
             address: place.address.to_owned(),
+            given: code == "WRONGPASS",
         },
         // Redis says of a script neither command nor key: then the script's name is all there is.
         "NOPERM" => Error::Denied {
-            what: short(&format!("{}: {}", place.command, without_code(text))),
+            what: short(&format!("{}: {}", where_in(place), without_code(text))),
         },
         "NOGROUP" | "UNBLOCKED" => group_missing(place),
         "ERR" if text.contains("no such key") => group_missing(place),
@@ -49,7 +53,7 @@ pub(super) fn of_text(text: &str, place: Place<'_>) -> Error {
         },
         "WRONGTYPE" => Error::WrongType {
             key: "(not named by the server)".to_owned(),
-            expected: "its own",
+            expected: "value of the type it needs",
         },
         "OOM" => Error::Full,
         "READONLY" => Error::ReadOnly,
@@ -69,6 +73,13 @@ pub(super) fn of_connect(error: &RedisError, place: Place<'_>) -> Error {
     if server_text(error).is_some() {
         return of_command(error, place);
     }
+    // Only here: later, bytes that cannot be read are a connection gone bad.
+    if error.kind() == redis::ErrorKind::Parse {
+        return Error::Protocol {
+            command: "",
+            detail: format!("{} does not speak Redis's protocol", place.address),
+        };
+    }
     let reason = if error.is_connection_refusal() {
         Unreachable::ConnectionRefused
     } else if error.is_timeout() {
@@ -79,6 +90,28 @@ pub(super) fn of_connect(error: &RedisError, place: Place<'_>) -> Error {
     Error::Unreachable {
         address: place.address.to_owned(),
         reason,
+    }
+}
+
+/// Before a session stands, a server that is silent was not reached.
+pub(super) fn before_session(error: Error) -> Error {
+    if let Error::Disconnected { address, detail } = &error
+        && detail == NO_ANSWER
+    {
+        return Error::Unreachable {
+            address: address.clone(),
+            reason: Unreachable::Timeout,
+        };
+    }
+    error
+}
+
+/// A command by its name, which is in capitals; a script as one.
+fn where_in(place: Place<'_>) -> String {
+    if place.command.starts_with(|c: char| c.is_ascii_uppercase()) {
+        place.command.to_owned()
+    } else {
+        format!("in the script `{}`", place.command)
     }
 }
 
@@ -178,7 +211,7 @@ fn server_text(error: &RedisError) -> Option<String> {
 /// What the client saw of a broken connection: kinds of I/O errors, never what was sent.
 fn client_text(error: &RedisError) -> String {
     if error.is_timeout() {
-        return "no answer in time".to_owned();
+        return NO_ANSWER.to_owned();
     }
     short(&error.to_string())
 }
@@ -232,15 +265,15 @@ mod tests {
         for (text, what) in [
             (
                 "Error running script (call to f_a): @user_script:4: @user_script: 4: The user executing the script can't run this command or subcommand",
-                "reclaim: The user executing the script can't run this command or subcommand",
+                "in the script `reclaim`: The user executing the script can't run this command or subcommand",
             ),
             (
                 "ERR ACL failure in script: User w has no permissions to run the 'xadd' command script: on @user_script:1.",
-                "reclaim: ACL failure in script: User w has no permissions to run the 'xadd' command",
+                "in the script `reclaim`: ACL failure in script: User w has no permissions to run the 'xadd' command",
             ),
             (
                 "NOPERM this user has no permissions to run the 'xadd' command",
-                "reclaim: this user has no permissions to run the 'xadd' command",
+                "in the script `reclaim`: this user has no permissions to run the 'xadd' command",
             ),
         ] {
             let what = what.to_owned();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 
-use super::{Link, RedisBroker, connect, preflight, reply};
+use super::{Link, RedisBroker, connect, error, preflight, reply};
 use crate::streams::recovery::{CursorFacts, Facts, StreamFacts, recovery_start};
 use crate::streams::{EntryId, Error, GroupCreation, Opened, Unreachable};
 
@@ -18,13 +18,13 @@ impl RedisBroker {
     pub(super) async fn open_session(&self) -> Result<Opened, Error> {
         self.replace_link(None);
         let limit = self.settings.connect_timeout.max(SHORTEST_ATTEMPT);
-        let attempt = tokio::time::timeout(limit, self.begin_session()).await;
-        attempt.unwrap_or_else(|_| {
-            Err(Error::Unreachable {
+        match tokio::time::timeout(limit, self.begin_session()).await {
+            Ok(opened) => opened.map_err(error::before_session),
+            Err(_) => Err(Error::Unreachable {
                 address: self.settings.address.clone(),
                 reason: Unreachable::Timeout,
-            })
-        })
+            }),
+        }
     }
 
     async fn begin_session(&self) -> Result<Opened, Error> {

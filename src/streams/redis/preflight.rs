@@ -122,7 +122,7 @@ impl RedisBroker {
     ) -> Result<(), Error> {
         let (commands, pipe) = self.probes();
         let answers = committer.send_packed_commands(&pipe, 0, pipe.len()).await;
-        let answers = answers.map_err(|error| self.named("preflight", &error))?;
+        let answers = answers.map_err(|error| self.named("PREFLIGHT", &error))?;
         for (command, answer) in commands.into_iter().zip(&answers) {
             if let Some(error) = server_error(answer) {
                 return Err(self.named(command, &error));

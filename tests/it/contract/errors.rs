@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use streamstage::streams::redis::Target;
 use streamstage::streams::redis::dead_letters::DeadLetters;
+use streamstage::streams::redis::{RedisBroker, Target};
 use streamstage::streams::{
     Broker, Credentials, Error, Meta, Opened, Refusal, RefusalReason, Settled, StreamKey,
     Unreachable,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::fixture::{
     A, DEAD, Fixture, RETRY, SOURCE, commit, dead_letter, done, eventually, pairs, read, settings,
@@ -42,25 +43,30 @@ async fn passwords_pass_as_they_are_and_wrong_ones_are_told_from_other_errors() 
         .server
         .run(&format!("CONFIG SET requirepass {password}"))
         .await;
-    let refused = Error::AuthenticationFailed {
-        address: fixture.server.address(),
+    let address = fixture.server.address();
+    let failed = |given| {
+        let address = address.clone();
+        Err(Error::AuthenticationFailed { address, given })
     };
     connect_as(&fixture, login(Some("worker"), password))
         .await
         .unwrap();
     connect_as(&fixture, login(None, password)).await.unwrap();
-    let wrong = [
-        Credentials::None,
-        login(None, "wrong"),
-        login(Some("nobody"), password),
-    ];
-    for credentials in wrong {
-        assert_eq!(
-            connect_as(&fixture, credentials).await,
-            Err(refused.clone())
-        );
+    for wrong in [login(None, "wrong"), login(Some("nobody"), password)] {
+        let refused = connect_as(&fixture, wrong).await;
+        assert_eq!(refused, failed(true));
+        let refused = refused.unwrap_err();
+        assert!(!format!("{refused:?}{refused}").contains(password));
+        let text = format!("{address} refused the user or the password");
+        assert_eq!(refused.to_string(), text);
     }
-    assert!(!format!("{refused:?}{refused}").contains(password));
+    for database in [0, 3] {
+        let nobody = fixture.broker_with(A, |settings| settings.database = database);
+        let unasked = nobody.connect().await;
+        assert_eq!(unasked, failed(false), "{database}");
+        let text = format!("{address} wants a password, and none was given");
+        assert_eq!(unasked.unwrap_err().to_string(), text);
+    }
 }
 
 #[tokio::test]
@@ -127,6 +133,35 @@ async fn a_database_is_selected_and_one_out_of_range_is_no_wrong_password() {
     assert_eq!(fixture.entries(SOURCE).await, []);
     let error = in_database(99).connect().await.unwrap_err();
     assert!(matches!(error, Error::Protocol { .. }), "{error}");
+    let address = fixture.server.address();
+    let expected = format!("{address} has no database 99: lower `redis.database`");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test]
+async fn a_server_of_another_kind_is_called_so() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let answer = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+            let mut sent = [0; 1024];
+            while stream.read(&mut sent).await.is_ok_and(|count| count > 0) {}
+        }
+    });
+    for (credentials, database) in [
+        (Credentials::None, 0),
+        (Credentials::None, 1),
+        (login(None, "s3cret"), 0),
+    ] {
+        let mut settings = settings(&address, A);
+        (settings.credentials, settings.database) = (credentials, database);
+        let error = RedisBroker::new(settings).connect().await.unwrap_err();
+        assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+        let expected = format!("{address} does not speak Redis's protocol");
+        assert_eq!(error.to_string(), expected);
+    }
 }
 
 #[tokio::test]
@@ -341,6 +376,12 @@ async fn an_attempt_to_connect_is_limited_as_a_whole() {
     let unreachable = Err(Error::Unreachable {
         address: fixture.server.address(),
         reason: Unreachable::Timeout,
+    });
+    let attempt = tokio::time::timeout(LONG / 2, a.connect()).await;
+    assert_eq!(attempt, Ok(unreachable.clone()));
+    let a = fixture.broker_with(A, |settings| {
+        settings.connect_timeout = LONG;
+        settings.command_timeout = Duration::from_millis(100);
     });
     let attempt = tokio::time::timeout(LONG / 2, a.connect()).await;
     assert_eq!(attempt, Ok(unreachable));

@@ -9,7 +9,7 @@ use streamstage::engine::handler::exec::{ExecHandler, ExecSettings};
 use streamstage::engine::outcome::{Outcome, UnavailableReason};
 use tokio_util::sync::CancellationToken;
 
-use super::{ID, LONG, SHORT, call, class, done, eventually, fresh, start, within};
+use super::{ID, LONG, Log, SHORT, call, class, done, eventually, fresh, start, within};
 
 /// Answers that every line is done, and who did it.
 const WORK: &str = r#"
@@ -254,6 +254,44 @@ async fn a_command_that_cannot_be_started_is_unavailable() {
             "Unavailable SpawnFailed"
         );
     }
+}
+
+#[tokio::test]
+async fn why_no_child_answers_is_logged_once_until_one_does() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let unstartable = handler(&["/no/such/program"]);
+    for _ in 0..5 {
+        unstartable.probe().await.unwrap_err();
+    }
+    let line = "`handler.exec.command` cannot be started: the stage reads nothing until it can";
+    assert_eq!((log.count(line), log.count("/no/such/program")), (1, 1));
+
+    let dir = scratch("told");
+    let script = format!(r#"[ -e "$dir/well" ] || exit 1{WORK}"#);
+    let handler = shell_in(&dir, &script);
+    let ended = "before it had an entry";
+    for _ in 0..5 {
+        call(&handler, start(&[])).await;
+    }
+    // Its output may be seen to close before its end is: that is another reason.
+    assert!((1..=2).contains(&log.count(ended)), "{}", log.count(ended));
+    std::fs::write(dir.join("well"), "").unwrap();
+    assert_eq!(class(&call(&handler, start(&[])).await), "Done 1");
+    handler.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_that_floods_its_output_is_logged_once() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let answer = format!(r#"{{"id":"{ID}","ok":true,"outputs":[]}}"#);
+    let script = format!(r"while read -r line; do printf '{answer}\nnoise\n'; done");
+    let handler = shell(&script);
+    for _ in 0..5 {
+        assert_eq!(call(&handler, start(&[])).await, done());
+    }
+    assert_eq!(log.count("is replaced after its answer"), 1);
 }
 
 #[tokio::test]

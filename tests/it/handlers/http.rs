@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{SHORT, call, class, done, eventually, fresh, start, within};
+use super::{Log, SHORT, call, class, done, eventually, fresh, start, within};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -472,6 +472,26 @@ async fn a_server_that_cannot_be_reached_is_unavailable() {
         class(&call(&nowhere, start(&[])).await),
         "Unavailable DNSFailure"
     );
+}
+
+#[tokio::test]
+async fn that_nobody_listens_is_logged_once_until_somebody_does() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let here = handler("127.0.0.1", address.port());
+    let line = format!("nobody listens on {address} (`handler.http.port`)");
+    for outage in 1..=2 {
+        for _ in 0..5 {
+            here.probe().await.unwrap_err();
+        }
+        assert_eq!(log.count(&line), outage);
+        let listener = TcpListener::bind(address).await.unwrap();
+        here.probe().await.unwrap();
+        drop(listener);
+    }
 }
 
 #[tokio::test]
