@@ -92,7 +92,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("telemetry", &["printable"]),
     ("api", &[]),
     ("clock", &[]),
-    ("manifest_file", &[]),
+    ("manifest_file", &["manifest"]),
     ("metrics", &[]),
     ("printable", &[]),
     ("serve", &[]),
