@@ -42,7 +42,8 @@ deny: ## Check licences, sources and banned crates
 
 .PHONY: test
 test: ## Run all tests, with redis-server and worker processes of their own
-	$(WITH_REDIS) $(CARGO) test --locked
+	$(CARGO) test --locked --doc
+	$(WITH_REDIS) $(CARGO) test --locked --lib --bins --test it
 
 .PHONY: crds
 crds: build ## Write crds/ from the API types
