@@ -58,7 +58,8 @@ impl Shutdown {
 
     fn hear(&self, number: u8) {
         self.last_signal.store(number, Ordering::Release);
-        if self.drain.is_cancelled() {
+        // A terminal that closes may say so twice: that is one wish, and no hurry.
+        if self.drain.is_cancelled() && number != SIGHUP {
             self.abort.cancel();
         } else {
             self.drain.cancel();

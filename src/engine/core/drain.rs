@@ -149,7 +149,9 @@ impl Core {
         for (place, meta) in waiting {
             match meta {
                 Some(meta) => self.settle(place, Settlement::Release { meta }),
-                None => self.to_count.push(place),
+                None => {
+                    self.to_count.insert(place);
+                }
             }
         }
     }

@@ -177,7 +177,8 @@ impl Core {
             let Phase::Settling(settling) = &held.phase else {
                 continue;
             };
-            if settling.sent || held.hold == Hold::Undelivered {
+            let waits = self.refused.iter().any(|(_, other)| *other == place);
+            if settling.sent || waits || held.hold == Hold::Undelivered {
                 continue;
             }
             batch.push(Settle {

@@ -147,7 +147,7 @@ impl Core {
             held.count = count;
             held.hold = Hold::Leased;
         });
-        self.to_count.push(place);
+        self.to_count.insert(place);
         self.to_settle.push_back(place);
     }
 
@@ -171,7 +171,7 @@ impl Core {
             Guard::Condemn(reason) => self.condemn(place, reason, now),
             Guard::Start { alone, .. } => {
                 self.queue(place, alone);
-                self.to_count.push(place);
+                self.to_count.insert(place);
             }
         }
     }

@@ -94,7 +94,9 @@ impl Core {
             held.doubtful &= is_being_settled(held);
         });
         match self.held.get(place).map(|held| &held.phase) {
-            Some(Phase::Starting { .. }) => self.to_count.push(place),
+            Some(Phase::Starting { .. }) => {
+                self.to_count.insert(place);
+            }
             Some(Phase::Settling(settling)) if !settling.sent => {
                 self.to_settle.push_back(place);
             }

@@ -171,7 +171,7 @@ pub struct Core {
     /// What was said last of the handler.
     said_of_handler: Option<&'static str>,
     /// Entries whose count on the server may differ from what it must be.
-    to_count: Vec<Place>,
+    to_count: BTreeSet<Place>,
     /// Runs of entries that were lost meanwhile: none of these starts again before its handler has answered.
     ghosts: BTreeMap<u64, Place>,
     /// Runs begun so far.
@@ -224,7 +224,7 @@ impl Core {
             said_blocked: false,
             said_keyless: false,
             said_of_handler: None,
-            to_count: Vec::new(),
+            to_count: BTreeSet::new(),
             ghosts: BTreeMap::new(),
             runs: 0,
             link: Link::Down { retry_at: now },

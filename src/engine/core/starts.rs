@@ -114,7 +114,7 @@ impl Core {
             self.begin(place, alone, now);
         } else {
             self.held.enter(place, Phase::Starting { alone });
-            self.to_count.push(place);
+            self.to_count.insert(place);
         }
     }
 
@@ -157,9 +157,7 @@ impl Core {
         if self.out.has(Task::Counts) || self.to_count.is_empty() {
             return;
         }
-        let mut places = std::mem::take(&mut self.to_count);
-        places.sort_unstable();
-        places.dedup();
+        let places = std::mem::take(&mut self.to_count);
         let counts: Vec<SetCount> = places
             .into_iter()
             .filter_map(|place| {
@@ -205,11 +203,11 @@ impl Core {
         };
         let Phase::Starting { alone } = held.phase else {
             // The phase changed while the count was written.
-            self.to_count.push(place);
+            self.to_count.insert(place);
             return;
         };
         if held.count != held.due_count() {
-            self.to_count.push(place);
+            self.to_count.insert(place);
         } else if self.drain.is_some() || !self.breaker.is_closed() || !self.may_act(now) {
             self.rest(place);
         } else {
@@ -226,6 +224,6 @@ impl Core {
         };
         let alone = matches!(held.guard(max), Guard::Start { alone: true, .. });
         self.queue(place, alone);
-        self.to_count.push(place);
+        self.to_count.insert(place);
     }
 }

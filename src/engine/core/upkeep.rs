@@ -145,7 +145,7 @@ impl Core {
                 cursor,
                 limit: self.out.reclaim,
             });
-        } else if self.out.read.is_some() {
+        } else if self.out.read.is_some() && self.held.slots() < self.capacity() {
             self.order_unblock(now);
         }
     }
@@ -189,7 +189,8 @@ impl Core {
             }
             return;
         }
-        let reclaiming = self.out.reclaim > 0 || now >= self.due.reclaim;
+        let is_due = now >= self.due.reclaim && self.free_slots() > 0;
+        let reclaiming = self.out.reclaim > 0 || is_due;
         // What a re-created group has yet to deliver again must be read, however full the worker is.
         let free = self
             .free_slots()
@@ -315,10 +316,11 @@ impl Core {
             self.out.begin(Task::Probe);
             self.orders.push(Order::Probe);
         }
-        // Entries that waited for it that long go to healthy workers.
-        if self.breaker.down_since().is_some() {
+        // After that long without it, entries that were taken in as long ago go to healthy workers.
+        if let Some(since) = self.breaker.down_since() {
             let visibility = self.config.delivery.visibility_timeout;
-            self.release_waiting(now.checked_sub(visibility));
+            let by = now.checked_sub(visibility).filter(|by| since <= *by);
+            self.release_waiting(by);
         }
     }
 
@@ -328,11 +330,11 @@ impl Core {
         self.breaker.probed(result, now);
     }
 
-    /// Since when the oldest entry waits that a handler cannot be called for.
+    /// Since when the oldest waiting entry is here while the handler is away.
     fn oldest_waiting(&self) -> Option<Duration> {
-        self.breaker.down_since()?;
+        let down_since = self.breaker.down_since()?;
         let waiting = self.held.iter().filter(|(_, held)| held.is_waiting());
-        waiting.map(|(_, held)| held.since).min()
+        waiting.map(|(_, held)| held.since.max(down_since)).min()
     }
 
     /// When [`Core::orders`] must be called again if nothing happens before.

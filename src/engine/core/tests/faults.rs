@@ -708,3 +708,61 @@ fn entries_without_any_field_of_their_key_are_told_of_once() {
         .count();
     assert_eq!(told, 1);
 }
+
+#[test]
+fn a_refused_settlement_is_tried_by_its_backoff_whatever_renewals_find() {
+    let mut bench = Bench::new();
+    bench.deliver(&[(1, "a")]);
+    bench.answer(1, done());
+    let refusal = Refusal {
+        key: "out".to_owned(),
+        reason: RefusalReason::WrongKeyType,
+    };
+    let mut tries = 0;
+    for _ in 0..6_000 {
+        bench.pass(Duration::from_millis(100));
+        tries += bench.settle_with(&Settled::Refused(refusal.clone())).len();
+        assert!(bench.core.refused.len() <= 1);
+        if bench.core.out.read.is_some() {
+            bench.core.out.read = None;
+        }
+    }
+    assert!((55..80).contains(&tries), "{tries} tries in ten minutes");
+}
+
+#[test]
+fn a_blip_of_the_handler_hands_nothing_back() {
+    let mut bench = Bench::with(|config| config.delivery.concurrency = 1);
+    bench.deliver(&[(1, "a"), (2, "b")]);
+    for _ in 0..100 {
+        bench.pass(SECOND);
+    }
+    let reason = UnavailableReason::ConnectionRefused;
+    bench.answer(1, Outcome::Unavailable { reason });
+    assert_eq!(bench.settle(), []);
+    bench.core.probed(Ok(()), bench.now);
+    bench.turn();
+    assert_eq!(bench.settle(), []);
+}
+
+#[test]
+fn what_must_be_read_again_is_read_by_a_full_worker_whose_reclaim_is_due() {
+    let mut bench = Bench::with(|config| config.delivery.concurrency = 1);
+    bench.deliver(&[(1, "a")]);
+    bench.core.out.read = None;
+    let now = bench.now;
+    bench
+        .core
+        .renewed(&[place(1)], Ok(vec![LeaseState::Undelivered]), now, now);
+    bench.deliver(&[(2, "b")]);
+    bench.core.out.read = None;
+    bench.now += 30 * SECOND;
+    renew_with(&mut bench, |id| {
+        if id == 1 {
+            LeaseState::Undelivered
+        } else {
+            LeaseState::Held
+        }
+    });
+    assert!(bench.core.out.read.is_some());
+}
