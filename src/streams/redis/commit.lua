@@ -41,22 +41,16 @@ local function commit(ledger, force, outputs)
   return 1
 end
 
-local replies = {}
-for entry = 1, count do
-  local lane, id, unowned, force = tonumber(take()), take(), take() == '1', take() == '1'
-  local ledger, width = KEYS[tonumber(take())], tonumber(take())
-  local outputs = width >= 0 and {} or nil
+local function read()
+  local entry = { force = take() == '1', ledger = KEYS[tonumber(take())] }
+  local width = tonumber(take())
+  entry.outputs = width >= 0 and {} or nil
   for output = 1, width do
-    outputs[output] = take_values()
+    entry.outputs[output] = take_values()
   end
-  if unowned or mine[lane][id] then
-    replies[entry] = commit(ledger, force, outputs)
-    if replies[entry] == 1 or replies[entry] == 2 then
-      acknowledge(lane, id)
-    end
-  else
-    replies[entry] = 0
-  end
+  return entry
 end
-acknowledge_all()
-return replies
+
+return settle_each(count, read, function(entry)
+  return commit(entry.ledger, entry.force, entry.outputs)
+end)

@@ -4,20 +4,11 @@
 local count = tonumber(take())
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local replies = {}
-for entry = 1, count do
-  local lane, id, unowned, delay, member = tonumber(take()), take(), take() == '1', tonumber(take()), take()
-  if unowned or mine[lane][id] then
-    local reply = redis.pcall('ZADD', KEYS[3], string.format('%.0f', now + delay), member)
-    if is_error(reply) then
-      replies[entry] = { KEYS[3], reply.err }
-    else
-      acknowledge(lane, id)
-      replies[entry] = 1
-    end
-  else
-    replies[entry] = 0
-  end
+local function read()
+  return { delay = tonumber(take()), member = take() }
 end
-acknowledge_all()
-return replies
+
+return settle_each(count, read, function(retry)
+  local reply = redis.pcall('ZADD', KEYS[3], string.format('%.0f', now + retry.delay), retry.member)
+  return is_error(reply) and { KEYS[3], reply.err } or 1
+end)

@@ -57,3 +57,23 @@ local function acknowledge_all()
     redis.call('XDEL', KEYS[2], unpack(acked[2]))
   end
 end
+
+-- Settles `count` entries, each of which begins with lane, id, unowned: `read` takes the rest of its arguments, and
+-- `settle` answers 1 or 2 for what is to be acknowledged, or anything else. Replies 0 for what is not ours.
+local function settle_each(count, read, settle)
+  local replies = {}
+  for entry = 1, count do
+    local lane, id, unowned = tonumber(take()), take(), take() == '1'
+    local what = read()
+    local reply = 0
+    if unowned or mine[lane][id] then
+      reply = settle(what)
+      if reply == 1 or reply == 2 then
+        acknowledge(lane, id)
+      end
+    end
+    replies[entry] = reply
+  end
+  acknowledge_all()
+  return replies
+end
