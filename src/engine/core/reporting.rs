@@ -28,18 +28,11 @@ impl Core {
     }
 
     fn breaker_report(&self, now: Duration) -> BreakerReport {
-        match self.breaker.open() {
-            Some((since, reason)) => BreakerReport {
-                open: true,
-                reason: Some(reason.as_str().to_owned()),
-                for_ms: Some(millis(now.saturating_sub(since))),
-            },
-            None if self.throttle.is_throttling() => BreakerReport {
-                open: false,
-                reason: Some("FailingAll".to_owned()),
-                for_ms: None,
-            },
-            None => BreakerReport::default(),
+        let open = self.breaker.open();
+        BreakerReport {
+            open: open.is_some(),
+            reason: self.handler_trouble().map(str::to_owned),
+            for_ms: open.map(|(since, _)| millis(now.saturating_sub(since))),
         }
     }
 
